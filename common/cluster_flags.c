@@ -1,3 +1,4 @@
+/* Checks of the flags of cluster.h that need neither file nor network. */
 #include "common/cluster.h"
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* The orientation in an EXIF block. */
 #include "common/image/canvas.h"
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* Macros, and calls of any value; see eval.h. */
 #include "common/template/eval.h"
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* Statements, scopes and loops; see eval.h. */
 #include "common/template/eval.h"
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* Filters of lists, dicts and iterables. */
 #include "common/template/filters.h"
 #include "common/template/text.h"
 #include <string.h>

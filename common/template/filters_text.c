@@ -1,3 +1,4 @@
+/* Filters of strings and numbers. */
 #include "common/template/bigint.h"
 #include "common/template/filters.h"
 #include "common/template/space.h"

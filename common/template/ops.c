@@ -1,3 +1,4 @@
+/* Arithmetic and comparisons with Python's rules and messages. */
 #include "common/template/ast.h"
 #include "common/template/bigint.h"
 #include "common/template/vm.h"

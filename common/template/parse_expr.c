@@ -1,3 +1,4 @@
+/* The parser of expressions, by precedence; see parser.h. */
 #include "common/template/parser.h"
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* The parser of statements and templates; see parser.h. */
 #include "common/template/parser.h"
 #include <string.h>
 

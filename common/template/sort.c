@@ -1,3 +1,4 @@
+/* list_sort(): a stable merge sort with errors for values that have no order. */
 #include "common/template/vm.h"
 #include <string.h>
 

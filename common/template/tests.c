@@ -1,3 +1,4 @@
+/* The tests that follow `is`. */
 #include "common/template/text.h"
 #include <string.h>
 

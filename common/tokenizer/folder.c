@@ -1,3 +1,4 @@
+/* Tokenizers of folders without tokenizer.json: see folder_impl.h. */
 #include "common/tokenizer/folder_impl.h"
 #include <limits.h>
 #include <stdio.h>

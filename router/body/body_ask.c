@@ -1,3 +1,4 @@
+/* Members of a body that fill a struct ask: sampling parameters, biases, words. */
 #include "common/json/json.h"
 #include "common/params.h"
 #include "router/body/body.h"

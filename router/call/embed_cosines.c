@@ -1,3 +1,4 @@
+/* Similarity of vectors and of lists of vectors (MaxSim). */
 #include "router/call/embed.h"
 
 static float dot(const float *a, const float *b, uint32_t n)

@@ -1,3 +1,4 @@
+/* From raw numbers of a text to unit vectors and probabilities. */
 #include "router/call/embed.h"
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* The rows of the store, by statements of SQLite; on the thread of store.c. */
 #include "router/store/store_impl.h"
 #include <assert.h>
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* The header of a safetensors file; every offset is checked. */
 #include "common/json/json.h"
 #include "model-server/model/checkpoint/tensor_parse.h"
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* Answers in the form of llama.cpp's /completion. */
 #include "common/clock.h"
 #include "common/utf8.h"
 #include "router/api/llama/llama.h"

@@ -1,3 +1,4 @@
+/* The body of llama.cpp's /completion and /infill. */
 #include "common/json/json.h"
 #include "common/utf8.h"
 #include "router/api/llama/llama.h"

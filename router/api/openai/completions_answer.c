@@ -1,3 +1,4 @@
+/* Answers of /v1/completions, whole and as events. */
 #include "common/utf8.h"
 #include "router/api/openai/completions.h"
 #include "router/call/accounting.h"

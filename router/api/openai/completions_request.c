@@ -1,3 +1,4 @@
+/* The body of /v1/completions: prompts as texts or ids, suffix, echo, log-probabilities. */
 #include "common/json/json.h"
 #include "common/utf8.h"
 #include "router/api/openai/completions.h"
