@@ -2,7 +2,6 @@
  * used only through this header. */
 #ifndef COMMON_CLEANUP_H
 #define COMMON_CLEANUP_H
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 #define CLEANUP(fn) __attribute__((cleanup(fn)))
@@ -12,11 +11,6 @@ static inline void cleanup_fd(int *fd)
 {
     if (*fd >= 0)
         close(*fd);
-}
-static inline void cleanup_file(FILE **fp)
-{
-    if (*fp)
-        fclose(*fp);
 }
 
 /* Transfers ownership of a guarded pointer: `return STEAL(p);` */

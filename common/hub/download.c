@@ -8,6 +8,7 @@
 #include "common/json/json.h"
 #include "common/log/log.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -9,6 +9,7 @@
 #include "common/tokenizer/tokenizer_impl.h"
 #include "common/utf8.h"
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

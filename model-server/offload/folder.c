@@ -13,8 +13,7 @@
 #include <unistd.h>
 
 enum {
-    NAMED = 8, /* bytes of layout.folder in its name */
-    PATH_ROOM = 64 + 2 * KV_KEY,
+    NAMED = 8,         /* bytes of layout.folder in its name */
     STALE_S = 600,     /* a file in progress is not older */
     SHARE_UNSEEN = 16, /* of the limit */
     SHARE_KEPT = 10,   /* a trim keeps nine tenths of what there may be */

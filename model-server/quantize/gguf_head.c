@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SMALL_JSON = 256 << 20, VOCAB_MOST = 1 << 24 };
+enum { SMALL_JSON = 256 << 20 };
 
 /* ---------------------------------------------------------------- values */
 
