@@ -1,7 +1,7 @@
 /* pair_form.h - how a reranker that reads one text is asked about a query and a document.
  *
  * Such a model is a decoder. Its score is the logit of a token that follows the text, minus that of
- * another token, or it has a classifier of one label and expects its pairs in this form. */
+ * another token. Or it has a classifier of one label, and expects its pairs in this form. */
 #ifndef COMMON_PAIR_FORM_H
 #define COMMON_PAIR_FORM_H
 #include <stdbool.h>

@@ -8,8 +8,8 @@
  * token, greedy or not, and no draft can change an answer.
  *
  * Drafts come from the router (a draft model's; seq_offer()). If the router sent none that match,
- * they come from n-grams of the sequence (spec/ngram.h) or from the model's draft head (heads.h),
- * whichever was right more often in this sequence. */
+ * they come from n-grams of the sequence (spec/ngram.h) or from the model's draft head (heads.h).
+ * The source that was right more often in this sequence is used. */
 #ifndef MODEL_SERVER_ENGINE_DRAFTS_H
 #define MODEL_SERVER_ENGINE_DRAFTS_H
 #include "model-server/engine/seq.h"

@@ -1,8 +1,11 @@
 /* format.h - the formats in which models write function calls, one row per format.
  *
- * A call is a JSON object with a name and arguments (or a list of such), a name followed by
- * arguments, a list of calls in Python syntax, or tags around the name and each argument, or an
- * object with quotes of the format. Most formats put markers around it. */
+ * A call has one of these forms. Most formats put markers around it.
+ *   - a JSON object with a name and arguments, or a list of such
+ *   - a name followed by arguments
+ *   - a list of calls in Python syntax
+ *   - tags around the name and each argument
+ *   - an object with quotes of the format */
 #ifndef ROUTER_CHAT_FORMAT_H
 #define ROUTER_CHAT_FORMAT_H
 #include <stdbool.h>

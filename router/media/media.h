@@ -1,8 +1,8 @@
 /* media.h - images of a prompt: from the URLs in a body to files, tokens and positions.
  *
- * An image is fetched or decoded from its data URL, its format is detected, and the decoder process
- * decodes it, so that a broken one is refused before it queues. Kept are the file, the digest of
- * its pixels and its plan (common/vision). The markers in the prompt's text become placeholders.
+ * An image is fetched or decoded from its data URL, and its format is detected. The decoder process
+ * decodes it, so that a broken one is refused before it queues. The file, the digest of its pixels
+ * and its plan (common/vision) are kept. The markers in the prompt's text become placeholders.
  * After tokenization the images are assigned to these. Runs on worker threads, which share the
  * decoder and the count of fetches. */
 #ifndef ROUTER_MEDIA_MEDIA_H

@@ -2,12 +2,12 @@
  * answered nearly as fast as alone, whatever the others have queued.
  *
  * Accounts compete if requests of an account that ran nothing have joined beside running requests
- * of others within the last CONTEST_NS. The first token of such a newcomer comes after the running
- * step, after the forward pass that the shards run ahead (docs/decisions/run-ahead.md), and after a
+ * of others within the last CONTEST_NS. The first token of such a newcomer waits for three things:
+ * the running step, the forward pass that the shards run ahead (docs/decisions/run-ahead.md), and a
  * step with its own prompt. So steps are bounded by the time that a newcomer's prompt takes alone:
  * a step to two fifths of it, and its decoding rows to half of that. But a step is never bounded to
- * less than five times its fixed cost, nor its rows to less than twice, so that at least half of
- * the machine's time is the rows' and prompts' own.
+ * less than five times its fixed cost, nor its rows to less than twice. So at least half of the
+ * machine's time is spent on rows and prompts.
  *
  * The fixed cost and the cost of a row come from steps with few and with many rows. pace.h keeps
  * the last steps only, which under load have nearly the same number of rows. While no steps with

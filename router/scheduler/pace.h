@@ -46,8 +46,8 @@ double pace_patience(const struct pace *p, uint32_t rows, uint32_t tokens);
  * unknown. */
 uint32_t pace_step(const struct pace *p);
 /* Prompt tokens a step may compute, so that `rows` requests get their next token within `target`
- * seconds, or within twice the time of a step without prompts, if that is longer. Prompts always
- * get a share. At most `most`; all of it without rows or without a target (0). */
+ * seconds. If twice the time of a step without prompts is longer, that is the target. Prompts
+ * always get a share. At most `most`; all of it without rows or without a target (0). */
 uint32_t pace_budget(const struct pace *p, uint32_t rows, double target, uint32_t most);
 /* Prompt tokens with which a step of `rows` requests takes at most `factor` times as long as
  * without. Some room is left for the variation of steps. Prompts always get a share. At most

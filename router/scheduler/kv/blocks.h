@@ -16,9 +16,9 @@
  * shares KV. The LRU evicts the coldest block first, and a parent is always warmer than its
  * children.
  *
- * Full blocks are shared. If only the beginning of a block matches (it is partly filled, continues
- * differently, or holds the last prompt token), the shards copy it before the step
- * (kv_table.copy_from), so the new owner can write to it. A partly filled block that is not in use
+ * Full blocks are shared. If only the beginning of a block matches, the shards copy it before the
+ * step (kv_table.copy_from), so the new owner can write to it. Such a block is partly filled,
+ * continues differently, or holds the last prompt token. A partly filled block that is not in use
  * and matches completely is taken over without a copy. No indexed block holds a prefix of another
  * one's content.
  *
