@@ -105,6 +105,18 @@ def test_man_pages(prefix):
     assert named <= names, "pages that do not exist"
 
 
+def test_every_tool_has_a_page_a_completion_and_a_mention(prefix):
+    """The tools are those that model-server itself lists."""
+    tools = re.findall(r"^  ([a-z-]+)  +[A-Z]", run(BIN / "model-server", "--help").stdout, re.M)
+    assert {"serve", "quantize"} <= set(tools)
+    page = (prefix / f"share/man/man1/{NAME}.1").read_text()
+    script = (prefix / "share/bash-completion/completions" / NAME).read_text()
+    for tool in tools:
+        assert (prefix / f"share/man/man1/{NAME}-model-server-{tool}.1").exists(), tool
+        assert f"                {tool}) words=" in script, tool
+        assert tool in page, tool
+
+
 @pytest.mark.parametrize(
     "words, found, absent",
     [

@@ -33,7 +33,7 @@ flags() { "$bin/$@" --completion-bash | grep -oE -- '--[a-z0-9-]+' | sort -u | t
 sed "s/@NAME@/$name/g; s/@VERSION@/$version/g" "$here/front.1" >"$man/$name.1"
 man_page "$name-serve" launcher
 man_page "$name-router" router
-tools='serve bench logits quality download-weights'
+tools=$("$bin/model-server" --help | sed -n '/^Commands/,/^$/s/^  \([a-z-]*\)  .*/\1/p' | tr '\n' ' ')
 for tool in $tools; do man_page "$name-model-server-$tool" model-server "$tool"; done
 ln -sf "$name-serve.1" "$man/text-generation-launcher.1"
 ln -sf "$name-router.1" "$man/text-generation-router.1"
