@@ -179,6 +179,48 @@ static enum image_format format_of(const uint8_t *p, size_t n)
     return IMAGE_UNKNOWN;
 }
 
+/* Formats that are not read, by the bytes at an offset, so that a refusal can name them. SVG is
+ * text, which may begin otherwise. */
+static const char *name_of_other(const uint8_t *p, size_t n)
+{
+    static const struct {
+        size_t at, n;
+        const char *bytes, *name;
+    } others[] = {
+        {4, 8, "ftypavif", "AVIF"},
+        {4, 8, "ftypavis", "AVIF"},
+        {4, 8, "ftypheic", "HEIC"},
+        {4, 8, "ftypheix", "HEIC"},
+        {4, 8, "ftyphevc", "HEIC"},
+        {4, 8, "ftypmif1", "HEIF"},
+        {4, 8, "ftypmsf1", "HEIF"},
+        {0, 4, "II*\0", "TIFF"},
+        {0, 4, "MM\0*", "TIFF"},
+        {0, 2, "BM", "BMP"},
+        {0, 4, "<svg", "SVG"},
+        {0, 5, "<?xml", "XML"},
+        {0, 4, "\0\0\1\0", "ICO"},
+        {0, 2, "\xff\x0a", "JPEG XL"},
+        {4, 8, "JXL \r\n\x87\n", "JPEG XL"},
+        {4, 8, "jP  \r\n\x87\n", "JPEG 2000"},
+        {0, 5, "%PDF-", "PDF"},
+    };
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (n >= others[i].at + others[i].n &&
+            !memcmp(p + others[i].at, others[i].bytes, others[i].n))
+            return others[i].name;
+    return NULL;
+}
+
+static int refuse_unknown(const uint8_t *p, size_t n, struct err *e)
+{
+    const char *name = name_of_other(p, n);
+    if (!name)
+        return err_set(e, ERR_VALIDATION, "the image is not a PNG, JPEG, WebP or GIF file");
+    return err_set(e, ERR_VALIDATION, "the image is in %s format, not PNG, JPEG, WebP or GIF",
+                   name);
+}
+
 static int check_limits(const struct image_limits *l, const struct header *h, struct err *e)
 {
     if (h->width > l->max_side || h->height > l->max_side)
@@ -203,7 +245,7 @@ int image_sniff(const void *bytes, size_t n, const struct image_limits *l, struc
     struct header h = {.orientation = 1};
     const enum image_format format = format_of(bytes, n);
     if (format == IMAGE_UNKNOWN)
-        return err_set(e, ERR_VALIDATION, "the image is not a PNG, JPEG, WebP or GIF file");
+        return refuse_unknown(bytes, n, e);
     if (readers[format](bytes, n, &h) || !h.width || !h.height)
         return image_broken(format, e);
     if (check_limits(l, &h, e))

@@ -62,22 +62,34 @@ static void strangers(void **state)
     static const struct {
         const char *bytes;
         size_t n;
-    } rows[] = {{"", 0},
-                {"\x89PNG", 4},
-                {"BM\0\0\0\0", 6},
-                {"II*\0\10\0\0\0", 8},
-                {"<svg xmlns='http://www.w3.org/2000/svg'/>", 41},
+        const char *name; /* NULL: of no format that is known */
+    } rows[] = {{"", 0, NULL},
+                {"\x89PNG", 4, NULL},
+                {"BM\0\0\0\0", 6, "BMP"},
+                {"B", 1, NULL},
+                {"II*\0\10\0\0\0", 8, "TIFF"},
+                {"<svg xmlns='http://www.w3.org/2000/svg'/>", 41, "SVG"},
                 {"\0\0\0\x1c"
                  "ftypheic",
-                 12},
-                {"RIFF\0\0\0\0WAVEfmt ", 16},
-                {"GIF88a\1\0\1\0\0\0\0,", 14},
-                {"%PDF-1.4", 8}};
+                 12, "HEIC"},
+                {"\0\0\0\x1c"
+                 "ftypavif",
+                 12, "AVIF"},
+                {"\0\0\0\x1c"
+                 "ftypavi",
+                 11, NULL},
+                {"RIFF\0\0\0\0WAVEfmt ", 16, NULL},
+                {"GIF88a\1\0\1\0\0\0\0,", 14, NULL},
+                {"%PDF-1.4", 8, "PDF"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct image_info info;
         struct err e;
+        char want[100] = "the image is not a PNG, JPEG, WebP or GIF file";
+        if (rows[i].name)
+            snprintf(want, sizeof(want), "the image is in %s format, not PNG, JPEG, WebP or GIF",
+                     rows[i].name);
         assert_int_equal(sniff(rows[i].bytes, rows[i].n, &info, &e), -1);
-        assert_string_equal(e.msg, "the image is not a PNG, JPEG, WebP or GIF file");
+        assert_string_equal(e.msg, want);
         assert_int_equal(e.kind, ERR_VALIDATION);
     }
 }
