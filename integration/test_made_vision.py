@@ -37,6 +37,7 @@ FAMILIES = {
     "ovis2": (
         {320: "<IMG_ATOM>", 321: "<IMG_START>", 322: "<IMG_GRID>", 323: "<IMG_COL>", 324: "<IMG_ROW>", 325: "<IMG_END>"}, "<image>",
     ),
+    "dots_ocr": ({320: "<|imgpad|>", 321: "<|img|>", 322: "<|endofimg|>"}, "<|img|><|imgpad|><|endofimg|>"),
     "idefics2": ({317: "<fake_token_around_image>", 320: "<image>"}, "<image>"),
     "vipllava": ({320: "<image>"}, "<image>"),
     "blip2": ({2: "</s>", 320: "<image>"}, "<image>"),

@@ -16,14 +16,17 @@ static bool is_siglip(const struct vision_settings *s)
     return strstr(json_str(s->tower.o, "model_type", ""), "siglip");
 }
 
-static void read_strategy(struct vision_settings *s, const char *def)
+/* Rows that are features besides the patches: "default" drops the first row, CLIP's class token,
+ * and "full" keeps it. SigLIP has none. `full`: CLIP may have "full". */
+static uint32_t read_strategy(struct vision_settings *s, const char *def, bool full)
 {
     const char *tower = json_str(s->tower.o, "model_type", "");
     const char *strategy = json_str(s->config.o, "vision_feature_select_strategy", def);
-    /* "default" drops the first row, CLIP's class token; SigLIP has none */
-    if (strcmp(strategy, is_siglip(s) ? "full" : "default") != 0)
+    const bool all = strcmp(strategy, "full") == 0;
+    if ((!all && strcmp(strategy, "default") != 0) || (is_siglip(s) ? !all : all && !full))
         vision_settings_fail(s, "config.json: vision_feature_select_strategy %s with a tower %s",
                              strategy, tower);
+    return all && !is_siglip(s);
 }
 
 /* `size`: a number, or its `shortest_edge`. */
@@ -73,7 +76,7 @@ static void load_common(struct vision *v, struct vision_settings *s, bool whole)
 static void load_llava(struct vision *v, struct vision_settings *s)
 {
     load_common(v, s, !is_siglip(s));
-    read_strategy(s, "default");
+    v->llava.class_rows = read_strategy(s, "default", strcmp(v->name, "vipllava") != 0);
     read_padding(v, s);
     if (!v->llava.square && !vision_flag(&s->pixels, "do_center_crop", true))
         vision_settings_fail(s, "%s: do_center_crop must be true", s->pixels.name);
@@ -109,8 +112,6 @@ static void load_got(struct vision *v, struct vision_settings *s)
     l->shortest = l->tile = vision_side(s, &s->tower, "image_size", 1024);
     if (vision_side(s, &s->pixels, "size", l->tile) != l->tile || l->tile % v->format.patch)
         vision_settings_fail(s, "%s: size, image_size and patch_size disagree", s->pixels.name);
-    if (vision_flag(&s->pixels, "crop_to_patches", false))
-        vision_settings_fail(s, "%s: crop_to_patches must be false", s->pixels.name);
     v->token = vision_read_token(s, vision_key(s, "image_token_index", "image_token_id"),
                                  "<imgpad>", 151859, v->marker);
 }
@@ -160,7 +161,7 @@ static void load_next(struct vision *v, struct vision_settings *s)
 {
     static const uint8_t hub[][2] = {{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}};
     load_common(v, s, !is_siglip(s));
-    read_strategy(s, "default");
+    read_strategy(s, "default", false);
     const bool listed = load_pinpoints(v, s);
     for (size_t i = 0; !listed && i < sizeof(hub) / sizeof(hub[0]); i++)
         add_pinpoint(&v->llava, hub[i][0], hub[i][1]);
@@ -173,7 +174,7 @@ static void load_onevision(struct vision *v, struct vision_settings *s)
     static const char prefix[] = "anyres_max_";
     const char *aspect = json_str(s->config.o, "vision_aspect_ratio", "anyres_max_9");
     load_common(v, s, false);
-    read_strategy(s, "full");
+    read_strategy(s, "full", false);
     const bool listed = load_pinpoints(v, s);
     for (uint32_t i = 0; !listed && i < ONEVISION_SIDE * ONEVISION_SIDE; i++)
         add_pinpoint(&v->llava, 1 + i / ONEVISION_SIDE, 1 + i % ONEVISION_SIDE);
@@ -214,7 +215,7 @@ static int plan_llava(const struct vision *v, struct vision_plan *out, struct er
     vision_add_crop(out, vision_add_resize(out, -1, whole, w, h), (w - l->tile) / 2,
                     (h - l->tile) / 2);
     out->grid_h = out->grid_w = l->tile / v->format.patch;
-    out->n_features = out->grid_h * out->grid_w;
+    out->n_features = out->grid_h * out->grid_w + l->class_rows;
     return 0;
 }
 

@@ -1,6 +1,6 @@
 /* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, Omni, GLM-4V, GLM-OCR, PaddleOCR-VL, VideoLLaMA 3, MiniMax M3,
- * Cosmos 3 Edge, North Vision: one crop near the image's own size, with sides that are multiples of
- * a feature's side. */
+ * Cosmos 3 Edge, North Vision, dots.ocr: one crop near the image's own size, with sides that are
+ * multiples of a feature's side. */
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>
@@ -219,6 +219,19 @@ static void load_video_llama(struct vision *v, struct vision_settings *s)
     load_tokens(v, s, &qwen_tokens);
 }
 
+/* Positions have one coordinate, and the tower reads one frame. */
+static void load_dots(struct vision *v, struct vision_settings *s)
+{
+    static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
+                                                   vision_clip_std, PATCH_2};
+    char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
+    load_pixels(v, s, &d, 2, 56 * 56, 11289600);
+    v->token = vision_read_token(s, "image_token_id", "<|imgpad|>", 151665, v->marker);
+    vision_read_token(s, NULL, "<|img|>", 151666, start);
+    vision_read_token(s, NULL, "<|endofimg|>", 151667, end);
+    snprintf(v->around, sizeof(v->around), "%s%s%s", start, v->marker, end);
+}
+
 /* A size of MiniMax's files: the repository's have an object for it. */
 static uint32_t compressed(struct vision_settings *s, const char *key)
 {
@@ -315,6 +328,9 @@ const struct vision_family vision_cosmos3_edge = {.types = {"cosmos3_edge"},
 /* Positions have one coordinate. */
 const struct vision_family vision_video_llama_3 = {
     .types = {"video_llama_3"}, .load = load_video_llama, .plan = plan, .expand = expand};
+
+const struct vision_family vision_dots_ocr = {
+    .types = {"dots_ocr"}, .load = load_dots, .plan = plan, .expand = expand};
 
 const struct vision_family vision_minimax_m3 = {
     .types = {"minimax_m3_vl"}, .load = load_minimax, .plan = plan, .expand = expand};

@@ -186,10 +186,10 @@ const struct vision_pixel_defaults *vision_defaults(const struct vision_settings
 
 static enum vision_filter read_filter(struct vision_settings *s, enum vision_filter def)
 {
-    static const enum vision_filter by_number[] = {
-        [1] = VISION_LANCZOS, [2] = VISION_BILINEAR, [3] = VISION_BICUBIC}; /* Pillow's numbers */
-    return json_get(s->pixels.o, "resample")
-               ? by_number[vision_u32(s, &s->pixels, "resample", 1, 1, 3)]
+    static const enum vision_filter by_number[] = {VISION_NEAREST, VISION_LANCZOS, VISION_BILINEAR,
+                                                   VISION_BICUBIC, VISION_BOX,     VISION_HAMMING};
+    return json_get(s->pixels.o, "resample") /* a number of Pillow */
+               ? by_number[vision_u32(s, &s->pixels, "resample", 0, 0, 5)]
                : def;
 }
 

@@ -8,6 +8,7 @@
 #define FAMILIES(ROW)                                                                              \
     ROW(qwen)                                                                                      \
     ROW(qwen_flat)                                                                                 \
+    ROW(dots_ocr)                                                                                  \
     ROW(gemma3n)                                                                                   \
     ROW(gemma3)                                                                                    \
     ROW(pixtral)                                                                                   \

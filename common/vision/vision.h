@@ -14,7 +14,8 @@
  * pp_chart2table, fast_vlm, got_ocr2, janus, deepseek_vl, qwen2_5_omni, qwen3_omni_moe,
  * paddleocr_vl, kimi_k25, lighton_ocr, lfm2_vl, idefics2, minicpmv4_6, minicpm_ocr, ovis2,
  * llava_next_video, video_llama_3, minimax_m3_vl, deepseek_vl_v2, deepseek_ocr2, glmga, blip-2,
- * aria, florence2, cosmos3_edge, glm5_next, cohere_compass. kimi_vl: the tower against that of
+ * aria, florence2, cosmos3_edge, glm5_next, cohere_compass. Against descriptions of
+ * their authors' code: dots_ocr. kimi_vl: the tower against that of
  * kimi_k25, pixels against the processor of its authors. */
 #ifndef COMMON_VISION_VISION_H
 #define COMMON_VISION_VISION_H
@@ -56,7 +57,14 @@ bool vision_crosses(const struct vision *v);
 /* Three position coordinates per token (M-RoPE). */
 bool vision_three_positions(const struct vision *v);
 
-enum vision_filter { VISION_BILINEAR, VISION_BICUBIC, VISION_LANCZOS };
+enum vision_filter {
+    VISION_BILINEAR,
+    VISION_BICUBIC,
+    VISION_LANCZOS,
+    VISION_NEAREST,
+    VISION_BOX,
+    VISION_HAMMING
+};
 /* Memory layout of a crop for the tower; P = patch, M = merge. */
 enum vision_layout {
     /* [crops][3][height][width] */

@@ -37,6 +37,7 @@ struct vision_llava {
     bool padded;          /* llava: the image is first padded to a square with the mean colour */
     uint32_t shortest;    /* target size of the resize */
     uint32_t tile;        /* side of a crop, in pixels */
+    uint32_t class_rows;  /* llava: 1 if the class token is a feature before those of patches */
     uint32_t most_tiles;  /* llava_onevision: more features than these have are interpolated */
     uint32_t n_pinpoints; /* llava_next, llava_onevision */
     struct {

@@ -11,6 +11,7 @@
     ROW(hyperclovax)                                                                               \
     ROW(qwen2_5_omni)                                                                              \
     ROW(qwen3_omni)                                                                                \
+    ROW(dots_ocr)                                                                                  \
     ROW(gemma3n)                                                                                   \
     ROW(gemma3)                                                                                    \
     ROW(gemma4_unified)                                                                            \
@@ -267,6 +268,15 @@ void family_only_word(struct config *c, const char *key, const char *word)
 {
     if (strcmp(json_str(c->file, key, word), word) != 0)
         config_fail(c, "`%s` must be %s", key, word);
+}
+
+enum act family_word_act(struct config *c, const char *key, const char *def)
+{
+    cJSON *tower = c->root;
+    c->root = c->file;
+    const enum act act = config_act(c, key, def);
+    c->root = tower;
+    return act;
 }
 
 uint32_t family_text_width(struct config *c)

@@ -52,6 +52,8 @@ uint32_t family_square(struct config *c, const char *key, uint32_t def);
 uint32_t family_root(struct config *c, const char *key, uint32_t def);
 /* Fails the config if `key` of the whole model is another word; absent: it is this one. */
 void family_only_word(struct config *c, const char *key, const char *word);
+/* The activation that `key` of the whole model names. Absent: `def`. */
+enum act family_word_act(struct config *c, const char *key, const char *def);
 /* The text model's hidden size. */
 uint32_t family_text_width(struct config *c);
 

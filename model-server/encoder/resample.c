@@ -28,12 +28,23 @@ static double sinc(double x)
 
 static double lanczos(double x) { return -3.0 <= x && x < 3.0 ? sinc(x) * sinc(x / 3) : 0.0; }
 
+static double box(double x) { return -0.5 < x && x <= 0.5 ? 1.0 : 0.0; }
+
+static double hamming(double x)
+{
+    x = fabs(x);
+    return x < 1.0 ? sinc(x) * (0.54 + 0.46 * cos(x * M_PI)) : 0.0;
+}
+
+/* Without VISION_NEAREST, which has one tap. */
 static const struct {
     double (*weight)(double x);
     double support;
 } filters[] = {[VISION_BILINEAR] = {bilinear, 1.0},
                [VISION_BICUBIC] = {bicubic, 2.0},
-               [VISION_LANCZOS] = {lanczos, 3.0}};
+               [VISION_LANCZOS] = {lanczos, 3.0},
+               [VISION_BOX] = {box, 0.5},
+               [VISION_HAMMING] = {hamming, 1.0}};
 
 /* ---------------------------------------------------------------- taps */
 
@@ -69,11 +80,33 @@ static void store(struct taps *t, size_t at, double weight)
     t->high[at] = (int16_t)(t->k[at] >> TAP_LOW_BITS);
 }
 
+/* One tap: the input at the centre of the output. Centres are summed up one after the other, as in
+ * Pillow. */
+static int taps_nearest(struct taps *t, uint32_t in, uint32_t out, uint32_t first, uint32_t n,
+                        struct err *e)
+{
+    const double scale = (double)in / out;
+    double centre = scale * 0.5;
+    if (taps_new(t, n, 1))
+        return err_nomem(e);
+    for (uint32_t i = 0; i < first + n; i++, centre += scale) {
+        if (i < first)
+            continue;
+        t->first[i - first] = centre < in ? (uint32_t)centre : in - 1;
+        t->count[i - first] = 1;
+        store(t, (size_t)(i - first) * t->stride, 1);
+    }
+    t->most = 1;
+    return 0;
+}
+
 /* Taps of outputs first .. first + n - 1 of `out`, from `in` inputs. Double precision in Pillow's
  * order of operations: the last bit of a weight can change a pixel. */
 static int taps_make(struct taps *t, uint32_t in, uint32_t out, uint32_t first, uint32_t n,
                      enum vision_filter filter, struct err *e)
 {
+    if (filter == VISION_NEAREST)
+        return taps_nearest(t, in, out, first, n, e);
     const double scale = (double)in / out, wide = scale < 1.0 ? 1.0 : scale;
     const double support = filters[filter].support * wide, narrow = 1.0 / wide;
     const uint32_t most = (uint32_t)ceil(support) * 2 + 1;

@@ -65,7 +65,7 @@ static void windows_pieces_and_kernels_change_nothing(void **state)
         const uint32_t from_w = random_side(), from_h = random_side();
         const uint32_t w = rng_below(&rng, 6) ? random_side() : from_w;
         const uint32_t h = rng_below(&rng, 6) ? random_side() : from_h;
-        const enum vision_filter filter = (enum vision_filter)rng_below(&rng, 3);
+        const enum vision_filter filter = (enum vision_filter)rng_below(&rng, VISION_HAMMING + 1);
         const struct vision_rect all = {0, 0, w, h};
         struct vision_rect part = {rng_below(&rng, w), rng_below(&rng, h), 0, 0};
         part.width = 1 + rng_below(&rng, w - part.x);

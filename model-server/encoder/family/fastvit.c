@@ -233,7 +233,6 @@ static void configure(struct config *c, struct encoder_spec *s)
     const bool bias = json_bool(c->file, "multimodal_projector_bias", true);
     config_only_word(c, "architecture", "fastvit_mci3");
     family_only_word(c, "vision_feature_select_strategy", "full");
-    family_only_word(c, "projector_hidden_act", "gelu");
     if (json_num(c->file, "vision_feature_layer", -1) != -1)
         config_fail(c, "`vision_feature_layer` must be -1");
     read_arguments(c, &z);
@@ -250,7 +249,7 @@ static void configure(struct config *c, struct encoder_spec *s)
     stem(&b);
     stages(&b, &z);
     finish(&b);
-    family_two_matrices(s, bias, ACT_GELU);
+    family_two_matrices(s, bias, family_word_act(c, "projector_hidden_act", "gelu"));
 }
 
 const struct encoder_family family_fast_vlm = {

@@ -35,7 +35,7 @@ static void project(struct config *c, struct encoder_spec *s)
         .join = s->cell * s->cell,
         .linear = {{W_PROJECT_IN, s->width, true}, {W_PROJECT_OUT, s->width, true, true}},
         .n_linears = 2,
-        .act = ACT_GELU};
+        .act = family_word_act(c, "projector_hidden_act", "gelu")};
 }
 
 static void configure(struct config *c, struct encoder_spec *s)
@@ -56,10 +56,13 @@ static void configure(struct config *c, struct encoder_spec *s)
     s->blocks.bias.qkv = config_bool_or(c, "attention_bias", false);
     s->blocks.qk_norm = config_bool_or(c, "use_qk_norm", false) ? QK_NORM_ALL : QK_NORM_NONE;
     s->blocks.n_layers = family_layers_used(c, s->blocks.n_layers, "vision_feature_layer", -1);
-    config_only(c, "use_mean_pooling", true); /* else there is a last norm */
+    /* the last norm belongs to the output of all layers, not to a hidden state */
+    s->blocks.no_final_norm = config_bool_or(c, "use_mean_pooling", true) ||
+                              json_num(c->file, "vision_feature_layer", -1) != -1;
+    if (!s->blocks.no_final_norm && s->blocks.norm.kind != NORM_LAYER)
+        config_fail(c, "`use_mean_pooling` must be true with `norm_type` rms_norm");
     config_only(c, "use_absolute_position_embeddings", true);
     family_only_word(c, "vision_feature_select_strategy", "default");
-    family_only_word(c, "projector_hidden_act", "gelu");
     project(c, s);
 }
 
@@ -67,6 +70,7 @@ static void configure(struct config *c, struct encoder_spec *s)
 static void configure_qianfan(struct config *c, struct encoder_spec *s)
 {
     configure(c, s);
+    config_only(c, "use_mean_pooling", true); /* its authors' files have no last norm */
     s->blocks.qkv = QKV_STACKED;
     s->blocks.bias.qkv = config_bool_or(c, "attention_bias", true);
 }
@@ -113,6 +117,7 @@ const struct encoder_family family_internvl = {
                         [W_MLP_SCALE] = LAYER "lambda_2",
                         [W_UP] = LAYER "mlp.fc1",
                         [W_DOWN] = LAYER "mlp.fc2",
+                        [W_FINAL_NORM] = TOWER "layernorm",
                         [W_PROJECT_NORM] = "model.multi_modal_projector.layer_norm",
                         [W_PROJECT_IN] = "model.multi_modal_projector.linear_1",
                         [W_PROJECT_OUT] = "model.multi_modal_projector.linear_2"},

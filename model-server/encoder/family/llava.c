@@ -46,25 +46,27 @@ static void read_layers(struct config *c, struct encoder_spec *s)
 static void project(struct config *c, struct encoder_spec *s)
 {
     const bool bias = json_bool(c->file, "multimodal_projector_bias", true);
-    family_only_word(c, "projector_hidden_act", "gelu");
     s->feature_scale = family_feature_scale(c);
     s->tiles_joined = is_type(c, "llava_next") || is_type(c, "llava_next_video");
-    family_two_matrices(s, bias, ACT_GELU);
+    family_two_matrices(s, bias, family_word_act(c, "projector_hidden_act", "gelu"));
     if (s->n_sides)
         s->project.join = s->n_sides;
 }
 
-static void only_strategy(struct config *c, const char *word)
+/* Whether the first row, of CLIP the class token, becomes a feature. */
+static bool keeps_first(struct config *c)
 {
     const char *select = json_str(c->file, "vision_feature_select_strategy", "default");
-    if (strcmp(select, word) != 0)
+    if (strcmp(select, "default") != 0 && strcmp(select, "full") != 0)
         config_fail(c, "`vision_feature_select_strategy`: `%.40s` is not supported", select);
+    return strcmp(select, "full") == 0;
 }
 
 static void configure_siglip(struct config *c, struct encoder_spec *s)
 {
     family_siglip_blocks(c, s, 768, 12, 12, 3072);
-    only_strategy(c, "full");
+    if (!keeps_first(c)) /* it is a patch here */
+        config_fail(c, "`vision_feature_select_strategy` must be full");
     read_layers(c, s);
     s->blocks.no_final_norm = true;
     family_positions(c, s, POSITIONS_TABLE, config_u32_or(c, "image_size", 224, 1, 1u << 14));
@@ -74,8 +76,8 @@ static void configure_siglip(struct config *c, struct encoder_spec *s)
 static void configure(struct config *c, struct encoder_spec *s)
 {
     family_blocks(c, s, &(struct block_keys){BLOCK_KEYS, "quick_gelu", 1024, 24, 16, 4096, 1e-5});
-    only_strategy(c, "default");
     read_layers(c, s);
+    s->keeps_class = keeps_first(c);
     s->blocks.embed_norm = s->blocks.no_final_norm = true;
     s->patch_bias = false;
     s->class_token = true;

@@ -13,16 +13,14 @@ static void pixtral(struct config *c, struct encoder_spec *s)
     b->embed_norm = b->no_final_norm = true;
     s->patch_bias = false;
     family_grid_rope(c, s, ROPE_GRID_TURNS);
-    if (json_num(c->file, "vision_feature_layer", -1) != -1)
-        config_fail(c, "`vision_feature_layer` must be -1");
-    family_only_word(c, "projector_hidden_act", "gelu");
+    b->n_layers = family_layers_used(c, b->n_layers, "vision_feature_layer", -1);
 }
 
 static void configure(struct config *c, struct encoder_spec *s)
 {
     const bool bias = json_bool(c->file, "multimodal_projector_bias", true);
     pixtral(c, s);
-    family_two_matrices(s, bias, ACT_GELU);
+    family_two_matrices(s, bias, family_word_act(c, "projector_hidden_act", "gelu"));
 }
 
 static void configure_mistral3(struct config *c, struct encoder_spec *s)
@@ -44,7 +42,7 @@ static void configure_mistral3(struct config *c, struct encoder_spec *s)
                    {W_PROJECT_IN, s->width, bias},
                    {W_PROJECT_OUT, s->width, bias, true}},
         .n_linears = 3,
-        .act = ACT_GELU};
+        .act = family_word_act(c, "projector_hidden_act", "gelu")};
     s->leaves_rest = true; /* LightOnOCR's pictures are multiples of a patch, not of a cell */
 }
 

@@ -89,8 +89,9 @@ static void levels(struct config *c, struct encoder_spec *s)
     cJSON_ArrayForEach(j, at)
     {
         if (s->n_levels == ENCODER_MAX_LEVELS || !cJSON_IsNumber(j) || !(j->valuedouble >= 0) ||
-            !(j->valuedouble < s->blocks.n_layers)) {
-            config_fail(c, "`deepstack_visual_indexes` must be up to %d layers",
+            !(j->valuedouble < s->blocks.n_layers) ||
+            (s->n_levels && j->valuedouble <= s->level_at[s->n_levels - 1])) {
+            config_fail(c, "`deepstack_visual_indexes` must be up to %d layers that ascend",
                         ENCODER_MAX_LEVELS);
             return;
         }

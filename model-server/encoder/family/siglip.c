@@ -110,7 +110,6 @@ static void configure_lfm2(struct config *c, struct encoder_spec *s)
     siglip2(c, s, 768, 12, 12, 3072);
     if (json_num(c->file, "vision_feature_layer", -1) != -1)
         config_fail(c, "`vision_feature_layer` must be -1");
-    family_only_word(c, "projector_hidden_act", "gelu");
     if (!(factor >= 1 && factor <= 16) || factor != (uint32_t)factor) {
         config_fail(c, "`downsample_factor` is out of bounds");
         return;
@@ -125,7 +124,7 @@ static void configure_lfm2(struct config *c, struct encoder_spec *s)
         .join = s->cell * s->cell,
         .linear = {{W_PROJECT_IN, middle, bias}, {W_PROJECT_OUT, s->width, bias, true}},
         .n_linears = 2,
-        .act = ACT_GELU};
+        .act = family_word_act(c, "projector_hidden_act", "gelu")};
 }
 
 /* The merger is Qwen3-VL's, with a width of its own. */
@@ -171,9 +170,8 @@ static void configure_onevision(struct config *c, struct encoder_spec *s)
     const bool bias = json_bool(c->file, "multimodal_projector_bias", true);
     siglip(c, s, 384);
     all_of_layer(c, s);
-    family_only_word(c, "projector_hidden_act", "gelu");
     s->tiles_joined = true;
-    family_two_matrices(s, bias, ACT_GELU);
+    family_two_matrices(s, bias, family_word_act(c, "projector_hidden_act", "gelu"));
 }
 
 /* A gated MLP on the concatenated patches of a cell. */

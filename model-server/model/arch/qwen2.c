@@ -1,5 +1,5 @@
-/* Qwen 1.5, 2 and 2.5, and MiMo (Xiaomi, arXiv 2505.07608), whose layer that drafts is not used:
- * Llama with biases on q, k, v; the upper layers may have a window. */
+/* Qwen 1.5, 2 and 2.5, the text model of dots.ocr, and MiMo (Xiaomi, arXiv 2505.07608), whose layer
+ * that drafts is not used: Llama with biases on q, k, v; the upper layers may have a window. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -44,8 +44,9 @@ static void configure(struct config *c, struct decoder_spec *s)
 }
 
 const struct arch arch_qwen2 = {
-    .types = (const char *const[]){"qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl",
-                                   "qwen2_5_vl_text", "qwen2_5_omni_text", "mimo", NULL},
+    .types =
+        (const char *const[]){"qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text",
+                              "qwen2_5_omni_text", "mimo", "dots_ocr", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA, [W_SIGHT_EMBED] = "model.visual_embeddings_table"},
     .configure = configure,

@@ -357,10 +357,38 @@ def glm5_next():
     return qwen(config, Glm5NextForConditionalGeneration, pixels, Glm5NextImageProcessorPil)
 
 
+def mistral3_inner():
+    """A hidden state in front of the last layer, and another activation of the projector."""
+    from transformers import Mistral3Config, Mistral3ForConditionalGeneration, MistralConfig
+
+    config, _, pre, _ = mistral3_latent()
+    config = Mistral3Config(
+        text_config=MistralConfig(**TEXT).to_dict(), vision_config=config.vision_config.to_dict(), image_token_index=IMAGE,
+        spatial_merge_size=2, vision_feature_layer=-2, projector_hidden_act="silu", multimodal_projector_bias=True,
+        tie_word_embeddings=True,
+    )
+    pre = pre | dict(resample=5)
+    return config, Mistral3ForConditionalGeneration, pre, pixtral_inputs(pre, 8)
+
+
+def pixtral_inputs(pre, side):
+    """`side`: of a feature, in pixels."""
+    from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
+
+    processor = PixtralImageProcessorPil(**(pre | dict(patch_size=side)))  # a patch there is what becomes a feature
+
+    def inputs(pictures):
+        out = processor(pictures, return_tensors="pt")
+        rows = lambda h, w: ([IMAGE] * (w // side) + [318]) * (h // side)
+        spans = [rows(int(h), int(w))[:-1] + [319] for h, w in out["image_sizes"]]
+        return dict(pixel_values=out["pixel_values"], image_sizes=out["image_sizes"]), spans
+
+    return inputs
+
+
 def mistral3_latent():
     """Mistral 3 with the text model of Mistral 4."""
     from transformers import Mistral3Config, Mistral3ForConditionalGeneration
-    from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 
     rope = dict(
         rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16, max_position_embeddings=2048,
@@ -382,15 +410,7 @@ def mistral3_latent():
         patch_size=4, size=dict(longest_edge=64), resample=3, image_mean=[0.48145466, 0.4578275, 0.40821073],
         image_std=[0.26862954, 0.26130258, 0.27577711],
     )
-    processor = PixtralImageProcessorPil(**(pre | dict(patch_size=8)))  # a patch there is what becomes a feature
-
-    def inputs(pictures):
-        out = processor(pictures, return_tensors="pt")
-        rows = lambda h, w: ([IMAGE] * (w // 8) + [318]) * (h // 8)
-        spans = [rows(int(h), int(w))[:-1] + [319] for h, w in out["image_sizes"]]
-        return dict(pixel_values=out["pixel_values"], image_sizes=out["image_sizes"]), spans
-
-    return config, Mistral3ForConditionalGeneration, pre, inputs
+    return config, Mistral3ForConditionalGeneration, pre, pixtral_inputs(pre, 8)
 
 
 def lighton_ocr():
@@ -563,6 +583,7 @@ CASES = {
     "glm_ocr": (glm_ocr, None, typed),
     "glm5_next": (glm5_next, glm5_names, between),
     "mistral3_latent": (mistral3_latent, None, between),
+    "mistral3_inner": (mistral3_inner, None, between),
     "lighton_ocr": (lighton_ocr, None, between),
     "video_llama_3": (video_llama_3, None, between),
     "paddleocr_vl": (paddleocr_vl, paddleocr_vl_hub, typed),

@@ -35,25 +35,25 @@ CLIP = dict(
 )
 
 
-def llava(kind, padded=False, **more):
-    """`padded`: as its authors showed images to LLaVA 1.5."""
+def llava(kind, padded=False, pixels=None, count=16, **more):
+    """`padded`: as its authors showed images to LLaVA 1.5. `pixels`: keys of the processor. `count`: features of an image."""
     import transformers
     from transformers import LlamaConfig
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
     from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 
     config = getattr(transformers, kind + "Config")(
-        text_config=LlamaConfig(**TEXT).to_dict(), image_token_index=IMAGE, image_seq_length=16,
+        text_config=LlamaConfig(**TEXT).to_dict(), image_token_index=IMAGE, image_seq_length=count,
         **dict(vision_config=CLIP) | more,
     )
-    pre = dict(size=dict(shortest_edge=32), crop_size=dict(height=32, width=32), resample=3, do_center_crop=True)
+    pre = dict(size=dict(shortest_edge=32), crop_size=dict(height=32, width=32), resample=3, do_center_crop=True) | (pixels or {})
     if padded:
         pre |= dict(image_processor_type="LlavaImageProcessor", do_pad=True)
     processor = (LlavaImageProcessorPil if padded else CLIPImageProcessorPil)(**pre)
 
     def inputs(pictures):
         pixels = [processor(p, return_tensors="np")["pixel_values"] for p in pictures]
-        return dict(pixel_values=torch.tensor(np.concatenate(pixels))), [[IMAGE] * 16 for _ in pictures]
+        return dict(pixel_values=torch.tensor(np.concatenate(pixels))), [[IMAGE] * count for _ in pictures]
 
     return config, getattr(transformers, kind + "ForConditionalGeneration"), pre, inputs
 
@@ -138,6 +138,13 @@ CASES = {
     "llava_siglip": (llava_siglip, None, between),
     "janus": (janus, understands, between),
     "llava": (lambda: llava("Llava"), None, between),
+    "llava_full": (
+        lambda: llava(
+            "Llava", pixels=dict(resample=0), count=17, vision_feature_select_strategy="full", vision_feature_layer=[1, -1],
+            projector_hidden_act="silu", multimodal_projector_bias=False,
+        ),
+        None, between,
+    ),
     "llava_padded": (lambda: llava("Llava", padded=True), None, between),
     "vipllava": (
         lambda: llava(

@@ -15,7 +15,8 @@ def padded(processor, pictures):
 
 
 
-def internvl(**vision):
+def internvl(pixels=None, act="gelu", **vision):
+    """`pixels`: keys of the processor. `act`: of the projector."""
     from transformers import InternVLConfig, InternVLForConditionalGeneration, Qwen2Config
     from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 
@@ -25,11 +26,12 @@ def internvl(**vision):
     )
     config = InternVLConfig(
         text_config=Qwen2Config(**TEXT).to_dict(), vision_config=keys | vision, image_token_id=IMAGE, image_seq_length=4,
+        projector_hidden_act=act,
     )
     pre = dict(
         size={"height": 32, "width": 32}, min_patches=1, max_patches=6, crop_to_patches=True, resample=3,
         image_mean=[0.485, 0.456, 0.406], image_std=[0.229, 0.224, 0.225],
-    )
+    ) | (pixels or {})
     processor = GotOcr2ImageProcessorPil(**pre)
 
     def inputs(pictures):
@@ -527,6 +529,7 @@ CASES = {
     "cohere2_vision": (cohere2_vision, None, between),
     "llava_onevision": (llava_onevision, None, between),
     "internvl": (lambda: internvl(), None, between),
+    "internvl_normed": (lambda: internvl(pixels=dict(resample=4), act="relu", use_mean_pooling=False), None, between),
     "internvl_chat": (lambda: internvl(norm_type="rms_norm", use_qk_norm=True, attention_bias=False), chat_names, between),
     "qianfan_ocr": (qianfan_ocr, qianfan_names, between),
     "llama4": (llama4, None, between),

@@ -140,7 +140,7 @@ static void contradictions_are_refused(void **state)
         {QWEN, "", "{\"image_mean\":[0.5,0.5]}"},
         {QWEN, "", "{\"image_mean\":[0.5,0.5,1e300]}"},
         {QWEN, "", "{\"rescale_factor\":\"x\"}"},
-        {QWEN, "", "{\"resample\":0}"},
+        {QWEN, "", "{\"resample\":6}"},
         {QWEN, "", "{\"resample\":99}"},
         {QWEN, "", "{\"do_resize\":false}"},
         {QWEN, "", "[1"},

@@ -467,6 +467,33 @@ static void ovis2_marks_columns_and_rows(void **state)
     vision_free(v);
 }
 
+/* One frame, and one coordinate of a position. */
+static void dots_ocr_reads_one_frame(void **state)
+{
+    struct vision *v = load("{\"model_type\":\"dots_ocr\",\"vision_config\":{}}",
+                            "{\"min_pixels\":784,\"max_pixels\":1568,\"temporal_patch_size\":1}");
+    (void)state;
+    assert_string_equal(vision_marker_around(v), "<|img|><|imgpad|><|endofimg|>");
+    assert_int_equal(vision_format(v)->frames, 1);
+    assert_false(vision_three_positions(v));
+    expands_to(v, 56, 28, "<|imgpad|><|imgpad|>");
+    vision_free(v);
+}
+
+/* "full" keeps the class token of CLIP, which is a feature before those of patches. */
+static void llava_may_keep_the_class_token(void **state)
+{
+    struct vision *v =
+        load("{\"model_type\":\"llava\",\"vision_feature_select_strategy\":\"full\","
+             "\"vision_config\":{\"model_type\":\"clip_vision_model\",\"image_size\":"
+             "28,\"patch_size\":14}}",
+             "{\"size\":28,\"crop_size\":28}");
+    const struct vision_plan p = planned(v, 50, 60);
+    (void)state;
+    assert_int_equal(p.n_features, 5);
+    vision_free(v);
+}
+
 /* Tiles of a large image, then all of it in a square of another size, and one feature more. */
 static void deepseek_shows_tiles_and_the_whole(void **state)
 {
@@ -577,6 +604,8 @@ int main(void)
         cmocka_unit_test(keys_that_a_file_lacks_have_transformers_defaults),
         cmocka_unit_test(one_token_stands_between_images),
         cmocka_unit_test(ovis2_marks_columns_and_rows),
+        cmocka_unit_test(dots_ocr_reads_one_frame),
+        cmocka_unit_test(llava_may_keep_the_class_token),
         cmocka_unit_test(deepseek_shows_tiles_and_the_whole),
         cmocka_unit_test(deepseek_ocr_ends_rows),
         cmocka_unit_test(minicpmv_numbers_images_and_cuts_slices)};

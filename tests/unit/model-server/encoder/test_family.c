@@ -113,6 +113,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define DEEPSEEK_READS                                                                             \
     "{\"model_type\":\"deepseek_ocr2\",\"text_config\":{\"hidden_size\":64},\"vision_config\":{"   \
     "\"encoder_config\":{\"head_dim\":64%s}}}"
+#define DOTS                                                                                       \
+    "{\"model_type\":\"dots_ocr\",\"hidden_size\":64,\"vision_config\":{\"embed_dim\":64,\"num_"   \
+    "attention_heads\":4%s}}"
 #define EXAONE                                                                                     \
     "{\"model_type\":\"exaone4_5\",\"vision_config\":{\"patch_size\":14,\"hidden_size\":64,"       \
     "\"out_hidden_size\":64,\"num_heads\":8%s}}"
@@ -212,6 +215,10 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {OMNI, "", NULL},
         {OMNI, ",\"num_position_embeddings\":50", "num_position_embeddings"},
         {OMNI, ",\"deepstack_visual_indexes\":[99]", "deepstack_visual_indexes"},
+        {OMNI, ",\"deepstack_visual_indexes\":[1,0]", "deepstack_visual_indexes"},
+        {DOTS, "", NULL},
+        {DOTS, ",\"is_causal\":true", "is_causal"},
+        {DOTS, ",\"spatial_merge_size\":0", "spatial_merge_size"},
         {OMNI_2, "", NULL},
         {OMNI_2, ",\"window_size\":7", "window_size"},
         {DEEPSEEK, "", NULL},
@@ -275,7 +282,8 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {QIANFAN, ",\"norm_type\":\"mystery\"", "norm_type"},
         {QIANFAN, ",\"use_mean_pooling\":false", "use_mean_pooling"},
         {LFM, "gelu", NULL},
-        {LFM, "relu", "projector_hidden_act"},
+        {LFM, "relu", NULL},
+        {LFM, "mystery", "projector_hidden_act"},
         {LFM_PLACES, "", NULL},
         {LFM_PLACES, ",\"num_patches\":250", "num_patches"},
         {COSMOS, "", NULL},
