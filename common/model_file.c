@@ -1,5 +1,6 @@
 #include "common/model_file.h"
 #include "common/buf.h"
+#include "common/first_module.h"
 #include "common/gguf/family.h"
 #include "common/gguf/pooling.h"
 #include "common/gguf/projector.h"
@@ -79,6 +80,9 @@ static const struct made_file {
 
 /* tokenizer.json of a folder that has an older tokenizer. */
 static const struct made_file of_folder = {.name = "tokenizer.json"};
+/* config.json of a table of vectors, as model2vec's folders have it. */
+static const struct made_file of_table = {.name = "config.json"};
+static const char table_config[] = "{\"model_type\":\"model2vec\"}";
 
 /* Writes what precedes "/name" in `path`; false: it ends in another name. */
 static bool before_name(const char *path, const char *name, char out[PATH_MAX])
@@ -91,14 +95,20 @@ static bool before_name(const char *path, const char *name, char out[PATH_MAX])
 }
 
 /* The row of a path inside a GGUF file, or of a generated file of a folder; the path of either goes
- * to `file`. NULL: an ordinary path. */
-static const struct made_file *inside(const char *path, char file[PATH_MAX])
+ * to `file`. NULL: an ordinary path, which goes to `file`. */
+static const struct made_file *inside(const char *named, char file[PATH_MAX])
 {
+    char moved[PATH_MAX];
+    const char *path = first_module_file(named, moved);
     for (size_t i = 0; i < sizeof(all_made) / sizeof(all_made[0]); i++)
         if (before_name(path, all_made[i].name, file) && gguf_is_file(file))
             return &all_made[i];
-    return before_name(path, of_folder.name, file) && tokenizer_folder_has(file) ? &of_folder
-                                                                                 : NULL;
+    if (before_name(path, of_folder.name, file) && tokenizer_folder_has(file))
+        return &of_folder;
+    if (before_name(path, of_table.name, file) && first_module_static(file))
+        return &of_table;
+    snprintf(file, PATH_MAX, "%s", path);
+    return NULL;
 }
 
 /* ---------------------------------------------------------------- reading */
@@ -110,7 +120,7 @@ bool model_file_exists(const char *path)
     struct err e = ERR_INIT;
     const struct made_file *m = inside(path, file);
     if (!m || !m->exists)
-        return m || access(path, F_OK) == 0;
+        return m || access(file, F_OK) == 0;
     if (gguf_set_open(&s, file, &e))
         return true; /* reading it reports the error */
     const bool there = m->exists(&s);
@@ -144,8 +154,13 @@ static char *make(const struct made_file *m, const char *file, size_t max, size_
 {
     struct gguf_set s = {0};
     struct buf out = BUF_INIT;
-    int rc = m == &of_folder ? tokenizer_folder_make(file, &out, e) : gguf_set_open(&s, file, e);
-    if (rc == 0 && m != &of_folder) {
+    const bool made = m == &of_folder || m == &of_table;
+    if (m == &of_table)
+        buf_str(&out, table_config);
+    int rc = m == &of_folder ? tokenizer_folder_make(file, &out, e)
+             : made          ? 0
+                             : gguf_set_open(&s, file, e);
+    if (rc == 0 && !made) {
         rc = is_model(&s, e) ? m->make(&s, &out, e) : -1;
         gguf_set_close(&s);
     }
@@ -162,7 +177,7 @@ char *model_file_read(const char *path, size_t max, size_t *n, struct err *e)
 {
     char file[PATH_MAX];
     const struct made_file *m = inside(path, file);
-    return m ? make(m, file, max, n, e) : file_read(path, max, n, e);
+    return m ? make(m, file, max, n, e) : file_read(file, max, n, e);
 }
 
 /* config.json of a model of several (Qwen Omni) is that of the one that reads and writes text. */
@@ -186,7 +201,7 @@ cJSON *model_file_json(const char *path, size_t max, struct err *e)
     char file[PATH_MAX];
     const struct made_file *m = inside(path, file);
     if (!m)
-        return of_thinker(path, json_load(path, max, e));
+        return of_thinker(path, json_load(file, max, e));
     char *text = make(m, file, max, &n, e);
     cJSON *j = text ? json_parse(text, n, e) : NULL;
     if (text && !j)
@@ -197,13 +212,15 @@ cJSON *model_file_json(const char *path, size_t max, struct err *e)
 
 bool model_is_one(const char *path)
 {
-    char config_path[PATH_MAX];
+    char config_path[PATH_MAX], moved[PATH_MAX];
     struct stat st;
     const char *slash = strrchr(path, '/');
     if (gguf_is_file(path))
         return gguf_is_first(slash ? slash + 1 : path);
-    return snprintf(config_path, sizeof(config_path), "%s/config.json", path) < PATH_MAX &&
-           stat(config_path, &st) == 0 && S_ISREG(st.st_mode);
+    if (snprintf(config_path, sizeof(config_path), "%s/config.json", path) >= PATH_MAX)
+        return false;
+    return first_module_static(path) ||
+           (stat(first_module_file(config_path, moved), &st) == 0 && S_ISREG(st.st_mode));
 }
 
 const cJSON *model_file_text_config(const cJSON *config)

@@ -4,7 +4,8 @@
  * would have written for this model: `model.gguf/config.json`, generation_config.json,
  * tokenizer.json and tokenizer_config.json exist, generated from its metadata. Callers need not
  * distinguish the two. tokenizer.json of a folder is generated from older tokenizer files where it
- * is missing. Every file of a model is read through this module. */
+ * is missing, and files of a first module's folder are found (common/first_module.h). Every file of
+ * a model is read through this module. */
 #ifndef COMMON_MODEL_FILE_H
 #define COMMON_MODEL_FILE_H
 #include "common/err.h"
@@ -20,8 +21,8 @@ cJSON *model_file_json(const char *path, size_t max, struct err *e);
 /* The text model's part of a multimodal config.json: text_config, or llm_config (InternVL);
  * `config` itself if there is neither. */
 const cJSON *model_file_text_config(const cJSON *config);
-/* True if the path is a model: a folder with config.json, or a GGUF file that is the first of its
- * model. */
+/* True if the path is a model: a folder with config.json or with a table of vectors, or a GGUF file
+ * that is the first of its model. */
 bool model_is_one(const char *path);
 /* Generates the tokenizer.json of a folder that has none (common/tokenizer/folder.c), as
  * transformers' convert_slow_tokenizer.py does, from the first of

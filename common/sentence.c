@@ -1,4 +1,5 @@
 #include "common/sentence.h"
+#include "common/first_module.h"
 #include "common/json/json.h"
 #include "common/model_file.h"
 #include "common/text.h"
@@ -49,19 +50,21 @@ static unsigned mode_of(const cJSON *word)
     return 0;
 }
 
-/* A word, or a list in the order in which modes are concatenated here; otherwise 0. */
-static unsigned modes_of(const cJSON *j)
+/* A word, or a list without repetition; otherwise 0. */
+static unsigned modes_of(struct sentence *s, const cJSON *j)
 {
     unsigned all = 0;
+    int n = 0;
     const cJSON *word;
     if (!cJSON_IsArray(j))
         return mode_of(j);
     cJSON_ArrayForEach(word, j)
     {
         const unsigned mode = mode_of(word);
-        if (mode <= all)
+        if (!mode || all & mode)
             return 0;
         all |= mode;
+        s->order[n++] = mode;
     }
     return all;
 }
@@ -81,10 +84,10 @@ static int read_pooling(struct sentence *s, const char *dir, const char *folder,
     if (read_module(dir, folder, name, &j, e))
         return -1;
     const cJSON *words = json_get(j, "pooling_mode");
-    s->pooling |= words ? modes_of(words) : 0;
-    for (size_t i = 0; !words && i < sizeof(modes) / sizeof(modes[0]); i++)
+    s->pooling |= words ? modes_of(s, words) : 0;
+    for (size_t i = 0, n = 0; !words && i < sizeof(modes) / sizeof(modes[0]); i++)
         if (json_bool(j, modes[i].key, false))
-            s->pooling |= modes[i].pool;
+            s->pooling |= s->order[n++] = modes[i].pool;
     s->include_prompt = json_bool(j, "include_prompt", true);
     cJSON_Delete(j);
     return s->pooling
@@ -118,12 +121,20 @@ static int read_sparse(struct sentence *s, const char *dir, const char *folder, 
 static int add_dense(struct sentence *s, const char *dir, const char *folder, struct err *e)
 {
     if (s->n_dense == SENTENCE_MAX_DENSE)
-        return err_set(e, ERR_VALIDATION, "%s/modules.json: more than %d Dense modules", dir,
+        return err_set(e, ERR_VALIDATION, "%s/modules.json: more than %d modules with weights", dir,
                        SENTENCE_MAX_DENSE);
     if (!(s->dense[s->n_dense] = strdup(folder)))
         return err_nomem(e);
     s->dense_of_unit[s->n_dense++] = s->normalize;
     s->normalize = false;
+    return 0;
+}
+
+static int add_norm(struct sentence *s, const char *dir, const char *folder, struct err *e)
+{
+    if (add_dense(s, dir, folder, e))
+        return -1;
+    s->dense_is_norm[s->n_dense - 1] = true;
     return 0;
 }
 
@@ -149,19 +160,28 @@ static bool plain_folder(const char *p)
     return *p && *p != '/' && strlen(p) < 256 && !strstr(p, "..");
 }
 
+/* True for the folder of the first module in modules.json, whose files are the model's. */
+static bool at_first(const char *dir, const char *folder)
+{
+    char own[PATH_MAX];
+    const size_t n = strlen(dir);
+    return first_module_folder(dir, own) && strlen(own) > n && strcmp(own + n + 1, folder) == 0;
+}
+
 /* sentence_transformers.models.Pooling, or its class in newer packages. */
 static int add_module(struct sentence *s, const char *dir, const char *type, const char *folder,
                       struct err *e)
 {
     const char *dot = strrchr(type, '.'), *class = dot ? dot + 1 : type;
-    if (strcmp(class, "Transformer") == 0 || strcmp(class, "MLMTransformer") == 0)
-        return *folder ? err_set(e, ERR_VALIDATION,
-                                 "%s/modules.json: a transformer in a folder of its own is not "
-                                 "supported",
-                                 dir)
-                       : 0;
-    if (strcmp(class, "StaticEmbedding") == 0 && (!*folder || strcmp(folder, ".") == 0))
+    const bool own = !*folder || strcmp(folder, ".") == 0 || at_first(dir, folder);
+    if (strcmp(class, "StaticEmbedding") == 0 && own)
         return s->bare = true, s->pooling = POOL_MEAN, 0;
+    if (strcmp(class, "Transformer") == 0 || strcmp(class, "MLMTransformer") == 0)
+        return !own ? err_set(e, ERR_VALIDATION,
+                              "%s/modules.json: a transformer in a folder of its own is not "
+                              "supported",
+                              dir)
+                    : 0;
     if (strcmp(class, "Normalize") == 0)
         return s->normalize = true, 0;
     if (strcmp(class, "Dropout") == 0) /* of training */
@@ -174,12 +194,13 @@ static int add_module(struct sentence *s, const char *dir, const char *type, con
     } kinds[] = {{"Pooling", read_pooling},
                  {"SpladePooling", read_sparse},
                  {"Dense", add_dense},
+                 {"LayerNorm", add_norm},
                  {"LogitScore", read_scores}};
     size_t k = 0;
     while (k < sizeof(kinds) / sizeof(kinds[0]) && strcmp(class, kinds[k].class) != 0)
         k++;
     if (k == sizeof(kinds) / sizeof(kinds[0]))
-        return err_set(e, ERR_VALIDATION, "%s/modules.json: module `%.60s` is not supported", dir,
+        return err_set(e, ERR_VALIDATION, "%s/modules.json: module `%.120s` is not supported", dir,
                        type);
     if (!plain_folder(folder))
         return err_set(e, ERR_VALIDATION, "%s/modules.json: `%.60s` is not a valid module folder",
@@ -291,6 +312,8 @@ static int read_prompts(struct sentence *s, const char *dir, struct err *e)
     }
     if (j)
         whole &= add_prefixes(s, j);
+    const double kept = json_num(j, "truncate_dim", 0);
+    s->dimensions = kept >= 1 && kept < UINT32_MAX ? (uint32_t)kept : 0;
     const char *named = json_str(j, "default_prompt_name", NULL);
     if (named)
         whole &= (s->default_prompt = strdup(named)) != NULL;
@@ -298,10 +321,45 @@ static int read_prompts(struct sentence *s, const char *dir, struct err *e)
     return whole ? 0 : err_nomem(e);
 }
 
+/* A class of torch. One that is not known changes nothing. */
+static enum score_function function_of(const char *class)
+{
+    const char *dot = strrchr(class, '.'), *name = dot ? dot + 1 : class;
+    return strcmp(name, "Identity") == 0  ? SCORE_LOGIT
+           : strcmp(name, "Sigmoid") == 0 ? SCORE_SIGMOID
+                                          : SCORE_USUAL;
+}
+
+/* A CrossEncoder's function is in config.json, under an older key before version 4, or in its own
+ * file since 5.4. */
+static int read_functions(struct sentence *s, const char *dir, struct err *e)
+{
+    cJSON *j, *own;
+    if (read_json(dir, "config.json", CONFIG_JSON, &j, e))
+        return -1;
+    if (read_json(dir, "config_sentence_transformers.json", SMALL_JSON, &own, e)) {
+        cJSON_Delete(j);
+        return -1;
+    }
+    const char *kind = json_str(j, "problem_type", "");
+    s->labels = strcmp(kind, "multi_label_classification") == 0 ? SCORE_SIGMOID
+                : strcmp(kind, "regression") == 0               ? SCORE_LOGIT
+                                                                : SCORE_USUAL;
+    const char *older =
+        json_str(j, "sbert_ce_default_activation_function", json_str(own, "activation_fn", ""));
+    s->pairs = function_of(json_str(json_get(j, "sentence_transformers"), "activation_fn", older));
+    cJSON_Delete(own);
+    cJSON_Delete(j);
+    return 0;
+}
+
 int sentence_load(struct sentence *s, const char *dir, struct err *e)
 {
     *s = (struct sentence){.include_prompt = true};
-    return read_modules(s, dir, e) || read_length(s, dir, e) || read_prompts(s, dir, e) ? -1 : 0;
+    return read_modules(s, dir, e) || read_length(s, dir, e) || read_prompts(s, dir, e) ||
+                   read_functions(s, dir, e)
+               ? -1
+               : 0;
 }
 
 void sentence_free(struct sentence *s)

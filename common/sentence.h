@@ -1,10 +1,10 @@
 /* sentence.h - reads the configuration of a model that computes embeddings or scores: the files of
  * sentence-transformers, and the class in config.json.
  *
- * modules.json lists the modules after the transformer (Pooling, Dense, Normalize; SpladePooling;
- * of a reranker LogitScore), each in its own folder. sentence_bert_config.json has the maximum
- * length, or tokenizer_config.json. config_sentence_transformers.json has prompts that precede a
- * text. */
+ * modules.json lists the modules after the transformer (Pooling, Dense, LayerNorm, Normalize;
+ * SpladePooling; of a reranker LogitScore), each in its own folder. sentence_bert_config.json has
+ * the maximum length, or tokenizer_config.json. config_sentence_transformers.json has prompts that
+ * precede a text. */
 #ifndef COMMON_SENTENCE_H
 #define COMMON_SENTENCE_H
 #include "common/err.h"
@@ -26,7 +26,7 @@ enum model_task {
 const char *model_task_name(enum model_task t); /* "auto", "generate", ... */
 extern const char *const model_task_choices[];  /* auto to rerank, NULL last */
 
-/* Pooling over the rows of a text's hidden states; several are concatenated, in this order. */
+/* Pooling over the rows of a text's hidden states; several are concatenated. */
 enum {
     POOL_CLS = 1,
     POOL_MAX = 2,
@@ -39,7 +39,14 @@ enum {
  * the sum over the tokens, for each token of the vocabulary (SPLADE, arXiv 2107.05720,
  * 2109.10086). */
 enum sparse_pooling { SPARSE_NONE, SPARSE_MAX, SPARSE_SUM };
-enum { SENTENCE_MAX_DENSE = 4, SENTENCE_MAX_PROMPTS = 64 };
+enum { POOL_MODES = 6, SENTENCE_MAX_DENSE = 8, SENTENCE_MAX_PROMPTS = 64 };
+
+/* What makes scores of logits. */
+enum score_function {
+    SCORE_USUAL, /* a softmax over several labels, the sigmoid of one */
+    SCORE_LOGIT,
+    SCORE_SIGMOID
+};
 
 struct sentence_prompt {
     char *name, *text;
@@ -47,19 +54,25 @@ struct sentence_prompt {
 struct sentence {
     bool present;                    /* modules.json exists */
     unsigned pooling;                /* POOL_*; 0: not specified */
+    unsigned order[POOL_MODES];      /* of several, as they are concatenated; 0: one alone */
     enum sparse_pooling sparse;      /* instead of `pooling` */
     bool sparse_twice;               /* log(1 + log(1 + max(0, x))) (arXiv 2504.14839) */
     bool include_prompt;             /* mean pooling includes the prompt's tokens */
     bool normalize;                  /* what the last module gives */
     uint32_t max_length;             /* tokens per text with special tokens; 0: not specified */
-    char *dense[SENTENCE_MAX_DENSE]; /* folders, in order */
+    uint32_t dimensions;             /* of a vector, unless a request has others; 0: all */
+    char *dense[SENTENCE_MAX_DENSE]; /* folders of Dense and LayerNorm, in order */
     uint32_t n_dense;
+    bool dense_is_norm[SENTENCE_MAX_DENSE]; /* LayerNorm */
     bool dense_of_unit[SENTENCE_MAX_DENSE]; /* a Normalize module is before this one */
     bool bare;   /* texts have no special tokens around them (StaticEmbedding) */
     bool tokens; /* Dense modules work on each token, and nothing pools */
     struct sentence_prompt prompts[SENTENCE_MAX_PROMPTS];
     uint32_t n_prompts;
     char *default_prompt; /* a name, or NULL */
+    /* Of a classifier's labels: `problem_type` of config.json, as in transformers' pipelines. Of a
+     * reranker's pairs: `activation_fn` of a CrossEncoder. */
+    enum score_function labels, pairs;
     /* A reranker whose score is the logit of a token behind the pair, minus that of another. */
     bool scores;
     uint32_t true_token, false_token; /* ids; false_token UINT32_MAX: none is subtracted */

@@ -119,7 +119,7 @@ static int fill(struct encoder *c, const struct model_text *texts, uint32_t n, u
             c->slots[at + k] = block * BLOCK + k;
         c->spans[i] = (struct span){
             .first = at, .n = t->n, .kv_len = t->n, .blocks = c->blocks + block, .seq_len = t->n};
-        c->out_rows[i] = row == POOL_LAST ? at + t->n - 1 : at;
+        c->out_rows[i] = at + (row == POOL_LAST ? t->n - 1 : t->skip < t->n ? t->skip : 0);
         block += blocks_of(t->n);
     }
     *b = (struct ragged){.n_tokens = at,

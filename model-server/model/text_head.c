@@ -49,7 +49,7 @@ static void pool(const struct text_head *h, unsigned mode, const float *rows, ui
     const bool one = text_head_row(h) != 0; /* rows is it */
     const float count = (float)(n - skip);
     if (mode == POOL_CLS || mode == POOL_LAST)
-        copy_row(y, rows + (mode == POOL_LAST && !one ? (size_t)(n - 1) * hidden : 0), hidden);
+        copy_row(y, rows + (one ? 0 : (size_t)(mode == POOL_LAST ? n - 1 : skip) * hidden), hidden);
     else if (mode == POOL_MAX)
         max_rows(y, rows, n, skip, hidden);
     else if (mode == POOL_WEIGHTED)
@@ -88,13 +88,17 @@ static float activate(float x, enum head_act act)
         return x > 0 ? x : 0;
     case HEAD_SIGMOID:
         return 1 / (1 + expf(-x));
+    case HEAD_SILU:
+        return x / (1 + expf(-x));
+    case HEAD_ELU:
+        return x > 0 ? x : expm1f(x);
     case HEAD_PLAIN:
         break;
     }
     return x;
 }
 
-static void layer_norm(float *x, const float *w, uint32_t n, float eps)
+static void layer_norm(float *x, const float *w, const float *b, uint32_t n, float eps)
 {
     float mean = 0, square = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -104,7 +108,7 @@ static void layer_norm(float *x, const float *w, uint32_t n, float eps)
         square += (x[i] - mean) * (x[i] - mean);
     const float scale = 1 / sqrtf(square / (float)n + eps);
     for (uint32_t i = 0; i < n; i++)
-        x[i] = (x[i] - mean) * scale * w[i];
+        x[i] = (x[i] - mean) * scale * w[i] + (b ? b[i] : 0);
 }
 
 /* As sentence-transformers' Normalize. */
@@ -119,10 +123,14 @@ static void run_stage(const struct head_stage *s, float *x, float *y)
 {
     if (s->unit)
         to_unit(x, s->in);
-    for (uint32_t i = 0; i < s->out; i++)
+    if (!s->w)
+        copy_row(y, x, s->out);
+    for (uint32_t i = 0; s->w && i < s->out; i++)
         y[i] = activate(dot(s->w + (size_t)i * s->in, x, s->in) + (s->b ? s->b[i] : 0), s->act);
+    for (uint32_t i = 0; s->residual && i < s->out; i++)
+        y[i] += s->r ? dot(s->r + (size_t)i * s->in, x, s->in) : x[i];
     if (s->norm)
-        layer_norm(y, s->norm, s->out, s->norm_eps);
+        layer_norm(y, s->norm, s->norm_b, s->out, s->norm_eps);
 }
 
 static uint32_t widest(const struct text_head *h)
@@ -151,13 +159,12 @@ static void run_stages(const struct text_head *h, uint32_t n, float *x, float *y
 void text_head_run(const struct text_head *h, const float *rows, uint32_t n, uint32_t skip,
                    float *out, float *work)
 {
+    const unsigned alone[POOL_MODES] = {h->pooling};
+    const unsigned *mode = h->order[0] ? h->order : alone;
     float *x = work, *y = work + widest(h), *to = x;
     skip = skip < n ? skip : 0;
-    for (unsigned mode = 1; mode <= POOL_LAST; mode *= 2)
-        if (h->pooling & mode) {
-            pool(h, mode, rows, n, skip, to);
-            to += h->hidden;
-        }
+    for (int i = 0; i < POOL_MODES && mode[i]; i++, to += h->hidden)
+        pool(h, mode[i], rows, n, skip, to);
     run_stages(h, h->n_stages, x, y, out);
 }
 

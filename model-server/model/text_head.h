@@ -10,12 +10,24 @@
 #include "common/sentence.h"
 #include "model-server/model/checkpoint/checkpoint.h"
 
-enum head_act { HEAD_PLAIN, HEAD_TANH, HEAD_GELU, HEAD_GELU_TANH, HEAD_RELU, HEAD_SIGMOID };
-/* y = act(W x + b), normalised if `norm` is set (ModernBERT). `unit`: x is divided by its length.
- */
+enum head_act {
+    HEAD_PLAIN,
+    HEAD_TANH,
+    HEAD_GELU,
+    HEAD_GELU_TANH,
+    HEAD_RELU,
+    HEAD_SIGMOID,
+    HEAD_SILU,
+    HEAD_ELU
+};
+/* y = act(W x + b) + R x, normalised if `norm` is set (ModernBERT, LayerNorm). `unit`: x is divided
+ * by its length before. */
 struct head_stage {
     uint32_t in, out;
-    float *w, *b, *norm; /* [out][in]; [out] or NULL; [out] or NULL */
+    float *w, *b;         /* [out][in], NULL: y = x; [out] or NULL */
+    float *norm, *norm_b; /* [out] or NULL */
+    bool residual;        /* x is added */
+    float *r;             /* [out][in] that multiplies it, or NULL */
     float norm_eps;
     enum head_act act;
     bool unit;
@@ -25,6 +37,7 @@ enum { HEAD_MAX_STAGES = SENTENCE_MAX_DENSE + 2 };
 struct text_head {
     enum model_task task;       /* never TASK_AUTO, TASK_GENERATE */
     unsigned pooling;           /* POOL_* */
+    unsigned order[POOL_MODES]; /* of several, as in struct sentence */
     enum sparse_pooling sparse; /* instead; see text_head_add_logits() */
     bool sparse_twice;
     struct head_stage stages[HEAD_MAX_STAGES];
@@ -57,7 +70,7 @@ void text_head_free(struct text_head *h);
 
 /* If only one row of a text is needed: the first (POOL_CLS), the last (POOL_LAST); or 0: all. */
 unsigned text_head_row(const struct text_head *h);
-/* out [width] of a text with hidden states rows [n][hidden], of which a mean excludes the first
+/* out [width] of a text with hidden states rows [n][hidden], of which pooling excludes the first
  * `skip`. If text_head_row() is not 0, rows is only that row. work: text_head_work() floats. */
 void text_head_run(const struct text_head *h, const float *rows, uint32_t n, uint32_t skip,
                    float *out, float *work);

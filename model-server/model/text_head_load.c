@@ -114,11 +114,9 @@ static int dense_act(const cJSON *j, const char *folder, enum head_act *out, str
     static const struct {
         const char *class;
         enum head_act act;
-    } acts[] = {{"Tanh", HEAD_TANH},
-                {"Identity", HEAD_PLAIN},
-                {"GELU", HEAD_GELU},
-                {"ReLU", HEAD_RELU},
-                {"Sigmoid", HEAD_SIGMOID}};
+    } acts[] = {{"Tanh", HEAD_TANH}, {"Identity", HEAD_PLAIN},  {"GELU", HEAD_GELU},
+                {"ReLU", HEAD_RELU}, {"Sigmoid", HEAD_SIGMOID}, {"SiLU", HEAD_SILU},
+                {"ELU", HEAD_ELU}};
     const char *name = json_str(j, "activation_function", "Tanh"), *dot = strrchr(name, '.');
     for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++)
         if (strcmp(dot ? dot + 1 : name, acts[i].class) == 0) {
@@ -128,7 +126,7 @@ static int dense_act(const cJSON *j, const char *folder, enum head_act *out, str
     return err_set(e, ERR_VALIDATION, "%s: activation `%.60s` is not supported", folder, name);
 }
 
-/* Modules that work on something else, or add their input, give other vectors. */
+/* Modules that work on something else give other vectors. */
 static int dense_of_sentence(const struct sentence *s, const cJSON *j, const char *folder,
                              enum head_act *act, struct err *e)
 {
@@ -140,9 +138,41 @@ static int dense_of_sentence(const struct sentence *s, const cJSON *j, const cha
             return err_set(e, ERR_VALIDATION, "%s: `%s` %.60s is not supported", folder, keys[i],
                            on);
     }
-    if (json_bool(j, "use_residual", false))
-        return err_set(e, ERR_VALIDATION, "%s: `use_residual` is not supported", folder);
     return dense_act(j, folder, act, e);
+}
+
+/* A Dense module with `use_residual` adds its input, by a matrix where the widths differ. */
+static int add_residual(struct head_stage *s, const struct checkpoint *c, struct err *e)
+{
+    const struct tensor *t = checkpoint_find(c, "residual.weight");
+    s->residual = true;
+    if (!t && s->in == s->out)
+        return 0;
+    if (!t)
+        return checkpoint_missing(c, "residual.weight", e);
+    if (t->n_dims != 2 || t->dims[0] != s->out || t->dims[1] != s->in) {
+        char want[64];
+        snprintf(want, sizeof(want), "%u, %u", s->out, s->in);
+        return tensor_wrong_shape(t, want, e);
+    }
+    if (!(s->r = malloc((size_t)s->in * s->out * sizeof(*s->r))))
+        return err_nomem(e);
+    return numbers(t, 0, (uint64_t)s->in * s->out, s->r, e);
+}
+
+/* A LayerNorm module; torch's eps. */
+static int norm_stage(struct text_head *h, const struct checkpoint *c, struct err *e)
+{
+    struct head_stage *s = &h->stages[h->n_stages++];
+    s->in = s->out = h->width;
+    s->norm_eps = 1e-5F;
+    s->norm = vector(c, "norm", ".weight", s->out, e);
+    s->norm_b = s->norm ? vector(c, "norm", ".bias", s->out, e) : NULL;
+    if (s->norm && s->norm_b)
+        return 0;
+    return named(c, "norm", s->norm ? ".bias" : ".weight")
+               ? -1
+               : checkpoint_missing(c, "norm.weight, norm.bias", e);
 }
 
 /* In a GGUF file the matrix of the folder "2_Dense" is the tensor dense_2. */
@@ -151,25 +181,30 @@ static int add_dense(struct text_head *h, const struct text_head_options *o, uin
 {
     const char *folder = o->sentence->dense[which];
     const char *dir = o->dir;
+    const bool norm = o->sentence->dense_is_norm[which];
     char path[PATH_MAX], file[PATH_MAX];
     struct checkpoint c;
     enum head_act act = HEAD_TANH;
+    struct head_stage *s = &h->stages[h->n_stages];
     if (snprintf(path, sizeof(path), "%s/%s", dir, folder) >= PATH_MAX ||
         snprintf(file, sizeof(file), "%s/config.json", path) >= PATH_MAX)
         return err_set(e, ERR_VALIDATION, "%.200s...: path too long", dir);
     cJSON *j = model_file_json(file, SMALL_JSON, e);
     if (!j)
         return -1;
-    int rc = dense_of_sentence(o->sentence, j, path, &act, e);
-    h->stages[h->n_stages].unit = o->sentence->dense_of_unit[which];
+    int rc = norm ? 0 : dense_of_sentence(o->sentence, j, path, &act, e);
+    const bool residual = json_bool(j, "use_residual", false);
+    s->unit = o->sentence->dense_of_unit[which];
     cJSON_Delete(j);
-    if (rc == 0 && o->c->gguf.set.n) {
+    if (rc == 0 && o->c && o->c->gguf.set.n) {
         snprintf(file, sizeof(file), "dense_%d", atoi(folder));
         return add_stage(h, o->c, file, act, e);
     }
     if (rc || checkpoint_open(&c, path, NULL, e))
         return -1;
-    rc = add_stage(h, &c, "linear", act, e);
+    rc = norm ? norm_stage(h, &c, e) : add_stage(h, &c, "linear", act, e);
+    if (rc == 0 && residual && !norm)
+        rc = add_residual(s, &c, e);
     checkpoint_close(&c);
     return rc;
 }
@@ -430,6 +465,8 @@ static int load_stages(struct text_head *h, const struct text_head_options *o, s
                           : 0;
     }
     h->pooling = s->pooling ? s->pooling : o->both_ways ? POOL_MEAN : POOL_LAST;
+    if (__builtin_popcount(h->pooling) > 1)
+        memcpy(h->order, s->order, sizeof(h->order));
     if (vector_stage(h, o, e))
         return -1;
     h->width *= (uint32_t)__builtin_popcount(h->pooling);
@@ -449,8 +486,10 @@ int text_head_load(struct text_head *h, const struct text_head_options *o, struc
 
 void text_head_free(struct text_head *h)
 {
-    for (uint32_t i = 0; i < h->n_stages; i++)
-        free(h->stages[i].w), free(h->stages[i].b), free(h->stages[i].norm);
+    for (uint32_t i = 0; i < h->n_stages; i++) {
+        const struct head_stage *s = &h->stages[i];
+        free(s->w), free(s->b), free(s->r), free(s->norm), free(s->norm_b);
+    }
     for (uint32_t i = 0; h->labels && i < h->width; i++)
         free(h->labels[i]);
     free(h->labels);

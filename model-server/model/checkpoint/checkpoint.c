@@ -1,4 +1,5 @@
 #include "model-server/model/checkpoint/checkpoint.h"
+#include "common/first_module.h"
 #include "common/hub/index.h"
 #include "common/hub/names.h"
 #include "common/json/json.h"
@@ -84,7 +85,9 @@ static int open_either(struct checkpoint *c, const char *dir, const struct arch 
                        struct err *e)
 {
     int rc;
-    *c = (struct checkpoint){.dir = strdup(dir)};
+    char own[PATH_MAX];
+    const bool moved = !gguf_is_file(dir) && first_module_folder(dir, own);
+    *c = (struct checkpoint){.dir = strdup(moved ? own : dir)};
     if (!c->dir)
         return err_nomem(e);
     if (a && gguf_is_file(dir))

@@ -1,5 +1,6 @@
 /* What the files of sentence-transformers say, and what is refused of them. */
 #include "common/buf.h"
+#include "common/first_module.h"
 #include "common/sentence.h"
 #include "tests/unit/test.h"
 #include <stdlib.h>
@@ -103,6 +104,59 @@ static void all_files_are_read(void **state)
     assert_int_equal(sentence_load(&s, dir, &e), 0);
     assert_int_equal(s.pooling, POOL_MAX | POOL_LAST);
     sentence_free(&s);
+    put("1_Pooling/config.json", "{\"pooling_mode\":[\"mean\",\"cls\"]}");
+    put("config_sentence_transformers.json", "{\"truncate_dim\":16}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(s.order[0] == POOL_MEAN && s.order[1] == POOL_CLS && !s.order[2]);
+    assert_int_equal(s.dimensions, 16);
+    sentence_free(&s);
+}
+
+static void functions_of_logits(void **state)
+{
+    struct sentence s;
+    struct err e = ERR_INIT;
+    (void)state;
+    put("modules.json", NULL);
+    put("config_sentence_transformers.json", NULL);
+    put("config.json", "{\"problem_type\":\"multi_label_classification\"}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(s.labels == SCORE_SIGMOID && s.pairs == SCORE_USUAL);
+    sentence_free(&s);
+    put("config.json", "{\"problem_type\":\"regression\",\"sentence_transformers\":{"
+                       "\"activation_fn\":\"torch.nn.modules.linear.Identity\"}}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(s.labels == SCORE_LOGIT && s.pairs == SCORE_LOGIT);
+    sentence_free(&s);
+    put("config.json", "{}");
+    put("config_sentence_transformers.json",
+        "{\"activation_fn\":\"torch.nn.modules.activation.Sigmoid\"}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(s.pairs == SCORE_SIGMOID);
+    sentence_free(&s);
+    put("config_sentence_transformers.json", NULL);
+}
+
+static void the_first_module_has_a_folder(void **state)
+{
+    char own[PATH_MAX], path[128], want[128];
+    (void)state;
+    put("config.json", NULL);
+    put("modules.json", "[" MODULE("StaticEmbedding", "1_Pooling") "]");
+    put("1_Pooling/config.json", NULL);
+    snprintf(path, sizeof(path), "%s/config.json", dir);
+    snprintf(want, sizeof(want), "%s/1_Pooling", dir);
+    assert_true(first_module_folder(dir, own) && first_module_static(dir));
+    assert_string_equal(own, want);
+    assert_ptr_equal(first_module_file(path, own), path);
+    put("1_Pooling/config.json", "{}");
+    snprintf(want, sizeof(want), "%s/1_Pooling/config.json", dir);
+    assert_string_equal(first_module_file(path, own), want);
+    assert_false(first_module_static(dir));
+    put("modules.json", "[" MODULE("Transformer", "../x") "]");
+    assert_false(first_module_folder(dir, own));
+    put("modules.json", "{}");
+    assert_false(first_module_folder(dir, own) || first_module_static(dir));
 }
 
 static void tokens_whose_logits_are_a_score(void **state)
@@ -233,11 +287,12 @@ static void what_cannot_be_meant_is_refused(void **state)
     } cases[] = {
         {"{}", NULL, "no list"},
         {"[" MODULE("CNN", "1_CNN") "]", NULL, "module `sentence_transformers.models.CNN`"},
-        {"[" MODULE("Transformer", "0_Transformer") "]", NULL, "folder of its own"},
+        {"[" MODULE("Transformer", "") "," MODULE("Transformer", "1_Transformer") "]", NULL,
+         "folder of its own"},
         {"[" MODULE("Dense", "../../etc") "]", NULL, "not a valid module folder"},
         {"[" MODULE("Dense", "/etc") "]", NULL, "not a valid module folder"},
         {"[" MODULE("Pooling", "1_Pooling") "]", "{}", "no pooling mode"},
-        {"[" MODULE("Pooling", "1_Pooling") "]", "{\"pooling_mode\":[\"mean\",\"cls\"]}",
+        {"[" MODULE("Pooling", "1_Pooling") "]", "{\"pooling_mode\":[\"mean\",\"mean\"]}",
          "no pooling mode"},
         {"[" MODULE("Pooling", "1_Pooling") "]", "[", "1_Pooling/config.json"},
         {"[" MODULE("SpladePooling", "1_Pooling") "]", "{\"pooling_strategy\":\"mean\"}",
@@ -246,8 +301,15 @@ static void what_cannot_be_meant_is_refused(void **state)
          "`activation_function` `gelu`"},
         {"[" MODULE("Router", "") "]", NULL, "no modules of `document`"},
         {"[" MODULE("Dense", "1") "," MODULE("Dense", "2") "," MODULE("Dense", "3") "," MODULE(
-             "Dense", "4") "," MODULE("Dense", "5") "]",
-         NULL, "more than 4 Dense"},
+             "Dense",
+             "4") "," MODULE("Dense",
+                             "5") "," MODULE("Dense",
+                                             "6") "," MODULE("Dense",
+                                                             "7") "," MODULE("LayerNorm",
+                                                                             "8") "," MODULE("Dens"
+                                                                                             "e",
+                                                                                             "9") "]",
+         NULL, "more than 8 modules"},
         {"[", NULL, "modules.json"},
     };
     (void)state;
@@ -315,6 +377,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_files_are_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(functions_of_logits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_first_module_has_a_folder, set_up, tear_down),
         cmocka_unit_test_setup_teardown(tokens_whose_logits_are_a_score, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sparse_vectors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(vectors_of_tokens, set_up, tear_down),

@@ -74,7 +74,9 @@ static void files(void **state)
     for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++)
         assert_false(hub_is_companion(no[i]));
     assert_true(hub_is_companion("modules.json") && hub_is_module_file("1_Pooling/config.json") &&
-                hub_is_module_file("2_Dense/model.safetensors"));
+                hub_is_module_file("2_Dense/model.safetensors") &&
+                hub_is_module_file("0_StaticEmbedding/tokenizer.json") &&
+                !hub_is_module_file("1_Pooling/tokenizer.json"));
     assert_true(hub_is_companion("router_config.json") &&
                 hub_is_module_file("document_1_SpladePooling/config.json"));
     assert_false(hub_is_module_file("document_/config.json") ||
