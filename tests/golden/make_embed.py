@@ -150,6 +150,11 @@ CASES = {
     "modernbert_tokens": dict(model_type="modernbert", local_attention=8, num_labels=3, kind="tokens", much=0.1),
     "deberta_tokens": dict(model_type="deberta-v2", relative_attention=True, position_buckets=32, share_att_key=True, pos_att_type=["p2c", "c2p"],
                            position_biased_input=False, norm_rel_ebd="layer_norm", type_vocab_size=0, num_labels=4, kind="tokens"),
+    # experts with biases, windows to both sides, sinks, neighbours that rotate
+    "privacy_filter": dict(model_type="openai_privacy_filter", head_dim=16, num_key_value_heads=2, sliding_window=8, num_local_experts=8,
+                           num_experts_per_tok=2, num_labels=5, kind="tokens", much=0.1, rope_parameters=dict(
+                               rope_type="yarn", rope_theta=150000.0, factor=32.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                               original_max_position_embeddings=48)),
     "qwen2_tokens": dict(model_type="qwen2", num_key_value_heads=2, num_labels=3, kind="tokens", much=0.1),
     # ColBERT: a narrower vector of each token, of its own files and of PyLate's
     "colbert": dict(model_type="bert", type_vocab_size=2, kind="late", dense=[24]),

@@ -93,6 +93,7 @@ static const char *const dirs[] = {
     MADE "modernbert_tokens",
     MADE "deberta_tokens",
     MADE "qwen2_tokens",
+    MADE "privacy_filter",
     MADE "colbert",
     MADE "pylate",
     MADE "t5",

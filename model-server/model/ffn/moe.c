@@ -103,8 +103,16 @@ static void load_biases(struct loader *l, struct experts *y, int layer)
     }
     y->router_bias = loader_bias(l, W_ROUTER, layer, n);
     struct mat_part all = loader_expert_biases(l, W_MOE_GATE_UP, layer, pair);
-    for (uint32_t i = 0; i < n; i++)
-        loader_turns(l, loader_rows(all, i * pair, pair), f.first, f.n, parts + 2 * (size_t)i);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct mat_part own = loader_rows(all, i * pair, pair);
+        struct mat_part *to = parts + 2 * (size_t)i;
+        if (s->moe.layout == EXPERTS_INTERLEAVED) {
+            loader_turns(l, own, f.first, f.n, to);
+        } else {
+            to[0] = loader_rows(own, f.first, f.n);
+            to[1] = loader_rows(own, s->moe.ffn + f.first, f.n);
+        }
+    }
     y->up_bias = loader_vector(l, parts, 2 * (int)n, 0);
     /* added once, before the sum over ranks: by the first rank, or by the one that has the
      * expert */
