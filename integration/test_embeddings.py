@@ -144,7 +144,7 @@ def test_openai_route_takes_other_clients_fields(bert):
     end, start = ask(long, truncate="END"), ask(long, truncate="START")
     assert end == ask(long, truncate=True) == ask(long, truncate_prompt_tokens=-1) != start and len(start) == len(plain)
     assert ask(long, truncate=False)[0] == ask(long, truncate="NONE")[0] == 400
-    for key, value in (("embedding_type", "binary"), ("output_dtype", "int8"), ("late_chunking", True), ("truncate", "MIDDLE"), ("truncate", 3)):
+    for key, value in (("embedding_type", "int8"), ("output_dtype", "int8"), ("late_chunking", True), ("truncate", "MIDDLE"), ("truncate", 3)):
         code, why = ask(t, **{key: value})
         assert code == 400 and f"`{key}`" in why, (key, why)
 

@@ -58,6 +58,11 @@ void texts_normalize(float *x, uint32_t n);
 float texts_sigmoid(float x);
 /* Softmax of n logits; of a single one its sigmoid. */
 void texts_probabilities(const float *logits, uint32_t n, float *out);
+/* The same of a text's labels, if the model's files have no other function (struct sentence). */
+void texts_labels(const struct call *c, const float *logits, uint32_t n, float *out);
+/* The score of a pair: the sigmoid of its logit, or the logit if `raw` is set or if the model's
+ * files say so. */
+float texts_score(const struct call *c, float logit, bool raw);
 
 /* Scores of vectors. Texts [0, n_first) are queries, one or as many as the n documents after them.
  * A score is the cosine of both; of an answer with all tokens the sum over a query's tokens of

@@ -112,7 +112,8 @@ uint32_t texts_dimensions(const struct call *c, struct body *b, struct object o,
     const struct opt_u64 n = body_u32(b, o, key);
     if (n.set && (n.v < least || n.v > width))
         body_fail(b, o, key, "`%s` must be from 1 to %u", key, width);
-    return n.set ? (uint32_t)n.v : 0;
+    const uint32_t usual = c->edge->sentence.dimensions;
+    return n.set ? (uint32_t)n.v : usual < width ? usual : 0;
 }
 
 uint32_t texts_most(const struct call *c)
@@ -184,19 +185,24 @@ uint32_t *texts_ranking(struct call *c, const float *score, uint32_t n)
     return out;
 }
 
-void body_prompt(const struct call *c, struct body *b, struct object root, struct texts_ask *ask)
+bool texts_prompt(const struct call *c, const char *word, struct texts_ask *ask)
 {
     const struct sentence *s = &c->edge->sentence;
+    ask->prompt_name = sentence_prompt_for(s, word);
+    /* a model with a prompt for queries alone has it as the default, which documents lack */
+    ask->plain = !ask->prompt_name && s->default_prompt && sentence_kind_known(s->default_prompt);
+    return ask->prompt_name || sentence_kind_known(word);
+}
+
+void body_prompt(const struct call *c, struct body *b, struct object root, struct texts_ask *ask)
+{
     const char *type = body_str(b, root, "input_type", false), *key = type ? "input_type" : "task";
     const char *task = body_str(b, root, "task", false), *word = type ? type : task;
     ask->prompt_name = body_str(b, root, "prompt_name", false);
     if (b->failed || !word || ask->prompt_name)
         return;
-    ask->prompt_name = sentence_prompt_for(s, word);
-    if (!ask->prompt_name && !sentence_kind_known(word))
+    if (!texts_prompt(c, word, ask))
         body_fail(b, root, key, "`%s`: this model has no prompt `%.60s`", key, word);
-    /* a model with a prompt for queries alone has it as the default, which documents lack */
-    ask->plain = !ask->prompt_name && s->default_prompt && sentence_kind_known(s->default_prompt);
 }
 
 void body_truncate(struct body *b, struct object root, struct texts_ask *ask)
@@ -205,6 +211,10 @@ void body_truncate(struct body *b, struct object root, struct texts_ask *ask)
     if (most.set && (most.v < -1 || most.v == 0))
         body_fail(b, root, "truncate_prompt_tokens",
                   "`truncate_prompt_tokens` must be -1 or positive");
+    const char *side = body_str(b, root, "truncation_side", false);
+    ask->left = side && strcmp(side, "left") == 0;
+    if (side && !ask->left && strcmp(side, "right") != 0)
+        body_fail(b, root, "truncation_side", "`truncation_side` must be left or right");
     ask->truncate = most.set;
     ask->most = most.v > 0 ? (uint32_t)most.v : 0;
 }

@@ -15,8 +15,8 @@ const struct text_input *body_texts(struct body *b, struct object o, const char 
 /* Reads a list of strings, which may be empty, or of objects with a string `text`. */
 const struct text_input *body_documents(struct body *b, struct object o, const char *key,
                                         uint32_t *n);
-/* Reads under `key` how many numbers of a vector are kept: from `least` to the model's width.
- * 0: all of them, because it is absent. */
+/* Reads under `key` how many numbers of a vector are kept: from `least` to the model's width. If it
+ * is absent: as many as the model's files say (`truncate_dim`), or 0: all of them. */
 uint32_t texts_dimensions(const struct call *c, struct body *b, struct object o, const char *key,
                           uint32_t least);
 enum { TEXTS_MOST_LATE = 1024 }; /* whose tokens' vectors are kept: texts_cosines() */
@@ -34,10 +34,14 @@ void texts_usage(struct call *c, bool completion);
 /* Indices of `n` scores in descending order; equal scores by index. In the arena. NULL: out of
  * memory. */
 uint32_t *texts_ranking(struct call *c, const float *score, uint32_t n);
+/* Sets the prompt for a kind of text (sentence_prompt_for()). False: `word` is neither a query nor
+ * a document, and no prompt's name; then there is none. */
+bool texts_prompt(const struct call *c, const char *word, struct texts_ask *ask);
 /* Reads which of the model's prompts precedes the texts: sentence-transformers' `prompt_name`,
  * `input_type` (NVIDIA, Cohere, Voyage) or Jina's `task`. A word that means neither a query nor a
  * document must be the name of a prompt. */
 void body_prompt(const struct call *c, struct body *b, struct object root, struct texts_ask *ask);
-/* Reads vLLM's `truncate_prompt_tokens`: longer texts are cut to it; -1: to as many as fit. */
+/* Reads vLLM's `truncate_prompt_tokens`: longer texts are cut to it; -1: to as many as fit; and
+ * `truncation_side`. */
 void body_truncate(struct body *b, struct object root, struct texts_ask *ask);
 #endif

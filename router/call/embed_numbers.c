@@ -24,3 +24,19 @@ void texts_probabilities(const float *logits, uint32_t n, float *out)
     for (uint32_t i = 0; i < n; i++)
         out[i] = n == 1 ? texts_sigmoid(logits[i]) : expf(logits[i] - most) / sum;
 }
+
+void texts_labels(const struct call *c, const float *logits, uint32_t n, float *out)
+{
+    const enum score_function f = c->edge->sentence.labels;
+    if (f == SCORE_USUAL)
+        texts_probabilities(logits, n, out);
+    for (uint32_t i = 0; f == SCORE_SIGMOID && i < n; i++)
+        out[i] = texts_sigmoid(logits[i]);
+    for (uint32_t i = 0; f == SCORE_LOGIT && i < n; i++)
+        out[i] = logits[i];
+}
+
+float texts_score(const struct call *c, float logit, bool raw)
+{
+    return raw || c->edge->sentence.pairs == SCORE_LOGIT ? logit : texts_sigmoid(logit);
+}

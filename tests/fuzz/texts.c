@@ -81,10 +81,11 @@ static void answer(struct call *c)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     extern const struct route route_embeddings, route_score, route_embed, route_embed_all,
-        route_predict, route_rerank, route_rerank_documents, route_similarity;
-    const struct route *const all[] = {&route_embeddings,       &route_score,     &route_embed,
-                                       &route_embed_all,        &route_predict,   &route_rerank,
-                                       &route_rerank_documents, &route_similarity};
+        route_predict, route_rerank, route_rerank_documents, route_similarity, route_cohere_embed;
+    const struct route *const all[] = {
+        &route_embeddings,       &route_score,      &route_embed,
+        &route_embed_all,        &route_predict,    &route_rerank,
+        &route_rerank_documents, &route_similarity, &route_cohere_embed};
     static struct router_config config = {.max_client_batch_size = 4};
     struct edge edge = {.config = &config, .model_id = "m", .has_keys = n && data[0] & 64};
     struct err e = ERR_INIT;

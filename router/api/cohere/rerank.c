@@ -10,6 +10,7 @@ struct reranking {
     bool texts;   /* return documents */
     bool raw;     /* logits in place of their sigmoids */
     bool cosines; /* of vectors; else scores of pairs */
+    bool voyage;  /* the results are `data`, whose documents are texts */
 };
 
 static void result(struct buf *out, const struct reranking *q, uint32_t i, float score)
@@ -17,9 +18,9 @@ static void result(struct buf *out, const struct reranking *q, uint32_t i, float
     buf_fmt(out, "{\"index\":%u,\"relevance_score\":", i);
     buf_json_f32(out, score);
     if (q->texts) {
-        buf_str(out, ",\"document\":{\"text\":");
+        buf_str(out, q->voyage ? ",\"document\":" : ",\"document\":{\"text\":");
         buf_json_str(out, q->documents[i].text, q->documents[i].n);
-        buf_ch(out, '}');
+        buf_str(out, q->voyage ? "" : "}");
     }
     buf_ch(out, '}');
 }
@@ -33,13 +34,14 @@ static int render(struct call *c, struct err *e)
     struct buf *out = &c->out;
     if (!order)
         return err_nomem(e);
-    buf_fmt(out, "{\"id\":\"%s\",\"model\":", c->id);
+    buf_fmt(out, "{\"id\":\"%s\",%s\"model\":", c->id, q->voyage ? "\"object\":\"list\"," : "");
     buf_json_str(out, c->edge->model_id, strlen(c->edge->model_id));
-    buf_fmt(out, ",\"usage\":{\"total_tokens\":%llu},\"results\":[", (unsigned long long)t->tokens);
+    buf_fmt(out, ",\"usage\":{\"total_tokens\":%llu},\"%s\":[", (unsigned long long)t->tokens,
+            q->voyage ? "data" : "results");
     for (uint32_t i = 0; i < q->top; i++) {
         buf_str(out, i ? "," : "");
         const float score = scores[order[i]];
-        result(out, q, order[i], q->raw || q->cosines ? score : texts_sigmoid(score));
+        result(out, q, order[i], q->cosines ? score : texts_score(c, score, q->raw));
     }
     buf_fmt(
         out,
@@ -78,9 +80,13 @@ int cohere_rerank(struct call *c, struct body *b, struct err *e)
         return err_nomem(e);
     const char *query = body_str(b, root, "query", true);
     q->documents = body_documents(b, root, "documents", &q->n);
-    const struct opt_u64 top = body_u32(b, root, "top_n");
+    q->voyage = json_get(b->root, "top_k") || json_get(b->root, "truncation");
+    const char *most_key = q->voyage ? "top_k" : "top_n";
+    const struct opt_u64 top = body_u32(b, root, most_key);
     q->texts = body_opt_bool(b, root, "return_documents", false);
-    q->raw = !body_opt_bool(b, root, "use_activation", true); /* vLLM's */
+    ask.truncate = body_opt_bool(b, root, "truncation", true);
+    q->raw = !body_opt_bool(b, root, "use_activation", true) /* vLLM's, and Infinity's */
+             || body_opt_bool(b, root, "raw_scores", false);
     const struct opt_u64 most = body_u32(b, root, "max_tokens_per_doc");
     if (most.set && most.v == 0)
         body_fail(b, root, "max_tokens_per_doc", "`max_tokens_per_doc` must be positive");
@@ -94,7 +100,7 @@ int cohere_rerank(struct call *c, struct body *b, struct err *e)
     if (!*query)
         return err_set(e, ERR_EMPTY, "`query` cannot be empty");
     if (top.set && top.v == 0)
-        return err_set(e, ERR_VALIDATION, "`top_n` must be positive");
+        return err_set(e, ERR_VALIDATION, "`%s` must be positive", most_key);
     q->top = top.set && top.v < q->n ? (uint32_t)top.v : q->n;
     ask.most = most.set ? (uint32_t)most.v : 0;
     if (inputs(c, q, query, &ask))

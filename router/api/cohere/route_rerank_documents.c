@@ -18,7 +18,8 @@ const struct route route_rerank_documents = {
         "answer 400. What is too "
         "long is cut.",
     .body = "`query`, `documents` (texts, or objects with `text`), `top_n`, `return_documents`, "
-            "`max_tokens_per_doc`, `instruction`",
+            "`max_tokens_per_doc`, `instruction`, `raw_scores`; with `top_k` or `truncation` the "
+            "answer is Voyage's: `data` in place of `results`",
     .takes = "RerankDocuments",
     .gives = "RerankDocumentsAnswer",
     .task = TASK_RERANK,

@@ -19,7 +19,7 @@ static int one(struct call *c, uint32_t i, bool raw, struct err *e)
     char number[24];
     if (!order || !probs)
         return err_nomem(e);
-    texts_probabilities(logits, n, probs);
+    texts_labels(c, logits, n, probs);
     snprintf(number, sizeof(number), "LABEL_%u", order[0]);
     const char *label = order[0] < l->n_labels ? l->labels[order[0]] : number;
     buf_fmt(&c->out, "%s{\"index\":%u,\"label\":", i ? "," : "", i);

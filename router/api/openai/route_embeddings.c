@@ -1,23 +1,15 @@
+#include "common/json/json.h"
 #include "router/call/embed_body.h"
+#include "router/call/embed_vector.h"
 #include <string.h>
 
 enum { MOST_INPUTS = 2048 };
 
 struct embeddings {
-    bool base64;
+    enum vector_type type;
+    bool base64, raw;    /* raw: of any length */
     uint32_t dimensions; /* 0: all */
 };
-
-static void vector(struct buf *out, const float *x, uint32_t n, bool base64)
-{
-    if (!base64) {
-        texts_json(out, x, n);
-        return;
-    }
-    buf_ch(out, '"'); /* little-endian, as all supported machines */
-    buf_base64(out, x, n * sizeof(*x));
-    buf_ch(out, '"');
-}
 
 static int render(struct call *c, struct err *e)
 {
@@ -28,9 +20,10 @@ static int render(struct call *c, struct err *e)
     buf_str(out, "{\"object\":\"list\",\"data\":[");
     for (uint32_t i = 0; i < t->job.n; i++) {
         float *x = t->job.values + (size_t)i * width;
-        texts_normalize(x, n);
+        if (!q->raw)
+            texts_normalize(x, n);
         buf_fmt(out, "%s{\"object\":\"embedding\",\"index\":%u,\"embedding\":", i ? "," : "", i);
-        vector(out, x, n, q->base64);
+        vector_write(out, x, n, q->type, q->base64);
         buf_ch(out, '}');
     }
     buf_str(out, "],\"model\":");
@@ -39,25 +32,40 @@ static int render(struct call *c, struct err *e)
     return out->oom ? err_nomem(e) : 0;
 }
 
-/* The type of numbers: OpenAI's key, or Jina's. Voyage and Mistral have another key for it. */
-static void read_format(struct body *b, struct object root, struct embeddings *q)
+/* A type under Jina's, Voyage's or Mistral's `key`. Ranges of 8-bit integers are in no checkpoint.
+ */
+static void read_type(struct body *b, struct object root, const char *key, const char *word,
+                      struct embeddings *q)
 {
-    const char *own = body_str(b, root, "embedding_type", false);
-    const char *usual = body_str(b, root, "encoding_format", false), *format = usual ? usual : own;
-    const char *type = body_str(b, root, "output_dtype", false);
-    const char *key = usual ? "encoding_format" : "embedding_type";
-    q->base64 = format && strcmp(format, "base64") == 0;
-    if (format && !q->base64 && strcmp(format, "float") != 0)
-        body_fail(b, root, key, "`%s` must be float or base64", key);
-    if (type && strcmp(type, "float") != 0)
-        body_fail(b, root, "output_dtype", "`output_dtype` must be float");
+    q->type = vector_type_of(word);
+    if (q->type == VECTOR_TYPES)
+        body_fail(b, root, key, "`%s` must be float, binary or ubinary", key);
 }
 
-/* `truncate`: Jina's and Voyage's true, or a word of NVIDIA's, which names the end that is cut. */
+/* `encoding_format`: OpenAI's. Jina's `embedding_type` has its words, too. */
+static void read_format(struct body *b, struct object root, struct embeddings *q)
+{
+    const char *jina = body_str(b, root, "embedding_type", false);
+    const char *format = body_str(b, root, "encoding_format", false);
+    const char *voyage = body_str(b, root, "output_dtype", false);
+    q->base64 = format && strcmp(format, "base64") == 0;
+    if (format && !q->base64 && strcmp(format, "float") != 0)
+        body_fail(b, root, "encoding_format", "`encoding_format` must be float or base64");
+    if (jina && strcmp(jina, "base64") == 0)
+        q->base64 = true;
+    else if (jina)
+        read_type(b, root, "embedding_type", jina, q);
+    if (voyage)
+        read_type(b, root, "output_dtype", voyage, q);
+}
+
+/* `truncate`: Jina's true, or a word of NVIDIA's, which names the end that is cut; `truncation`:
+ * Voyage's true. */
 static void read_truncate(struct body *b, struct object root, struct texts_ask *ask)
 {
     const cJSON *v = body_get(b, root, "truncate", false);
     const char *word = cJSON_IsString(v) ? v->valuestring : NULL;
+    ask->truncate |= body_opt_bool(b, root, "truncation", false);
     if (!v || cJSON_IsNull(v) || cJSON_IsBool(v)) {
         ask->truncate |= cJSON_IsTrue(v) != 0;
         return;
@@ -74,9 +82,12 @@ static void read_options(struct call *c, struct body *b, struct object root, str
     read_format(b, root, q);
     if (body_opt_bool(b, root, "late_chunking", false))
         body_fail(b, root, "late_chunking", "`late_chunking`: true is not supported");
-    q->dimensions = texts_dimensions(c, b, root, "dimensions", 1);
-    if (!q->dimensions) /* Voyage, Mistral */
-        q->dimensions = texts_dimensions(c, b, root, "output_dimension", 1);
+    const cJSON *voyage = json_get(b->root, "output_dimension"); /* and Mistral */
+    const char *width = voyage && !cJSON_IsNull(voyage) ? "output_dimension" : "dimensions";
+    q->dimensions = texts_dimensions(c, b, root, width, 1);
+    q->raw = !body_opt_bool(
+        b, root, "use_activation", /* vLLM's names, and Jina's */
+        body_opt_bool(b, root, "normalize", body_opt_bool(b, root, "normalized", true)));
     ask->user = body_str(b, root, "user", false);
     const struct opt_i64 priority = body_i32(b, root, "priority");
     ask->priority = priority.set ? (int32_t)priority.v : 0;
@@ -110,8 +121,9 @@ const struct route route_embeddings = {
     .summary = "A vector of length 1 for each text, of a model that embeds; others answer 400.",
     .body = "`input` (a text, a list of texts, the ids of a text, a list of such lists), "
             "`encoding_format` (`float`, `base64`), `dimensions`, `user`, `priority`, "
-            "`truncate_prompt_tokens`, `truncate` (true, `START`, `END`), `prompt_name`, "
-            "`input_type`, `task`, `output_dimension`, `embedding_type`",
+            "`truncate_prompt_tokens`, `truncation_side`, `truncate` (true, `START`, `END`), "
+            "`truncation`, `prompt_name`, `input_type`, `task`, `output_dimension`, "
+            "`embedding_type` or `output_dtype` (`float`, `binary`, `ubinary`), `normalize` (true)",
     .takes = "Embeddings",
     .gives = "EmbeddingsAnswer",
     .task = TASK_EMBED,

@@ -20,7 +20,7 @@ static int render(struct call *c, struct err *e)
     texts_list_begin(c, "score");
     for (uint32_t i = 0; i < q->n; i++) {
         buf_fmt(out, "%s{\"index\":%u,\"object\":\"score\",\"score\":", i ? "," : "", i);
-        buf_json_f32(out, q->cosines || q->raw ? scores[i] : texts_sigmoid(scores[i]));
+        buf_json_f32(out, q->cosines ? scores[i] : texts_score(c, scores[i], q->raw));
         buf_ch(out, '}');
     }
     buf_ch(out, ']');

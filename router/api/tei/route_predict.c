@@ -18,7 +18,7 @@ static int one(struct call *c, const float *logits, bool raw, struct err *e)
     if (raw)
         memcpy(score, logits, n * sizeof(*score));
     else
-        texts_probabilities(logits, n, score);
+        texts_labels(c, logits, n, score);
     buf_ch(&c->out, '[');
     for (uint32_t i = 0; i < n; i++) {
         char number[24];

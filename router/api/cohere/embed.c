@@ -1,0 +1,171 @@
+#include "router/api/cohere/embed.h"
+#include "common/json/json.h"
+#include "router/call/embed_vector.h"
+#include <string.h>
+
+enum { MOST_TEXTS = 2048, KINDS = 4 };
+
+/* Types of vectors in the order of an answer. */
+static const struct kind {
+    const char *name;
+    enum vector_type type;
+    bool base64;
+} kinds[KINDS] = {{"float", VECTOR_FLOAT, false},
+                  {"binary", VECTOR_BINARY, false},
+                  {"ubinary", VECTOR_UBINARY, false},
+                  {"base64", VECTOR_FLOAT, true}};
+
+struct vectors {
+    int version;
+    bool plain; /* version 1 without types */
+    bool wanted[KINDS];
+    uint32_t dimensions;
+    const struct text_input *texts;
+};
+
+/* ---------------------------------------------------------------- the answer */
+
+static void write_kind(struct call *c, const struct vectors *q, const struct kind *k)
+{
+    const struct call_texts *t = c->texts;
+    const uint32_t n = q->dimensions ? q->dimensions : t->job.width;
+    buf_ch(&c->out, '[');
+    for (uint32_t i = 0; i < t->job.n; i++) {
+        if (i)
+            buf_ch(&c->out, ',');
+        vector_write(&c->out, t->job.values + (size_t)i * t->job.width, n, k->type, k->base64);
+    }
+    buf_ch(&c->out, ']');
+}
+
+static int render(struct call *c, struct err *e)
+{
+    const struct call_texts *t = c->texts;
+    const struct vectors *q = t->state;
+    struct buf *out = &c->out;
+    bool more = false;
+    for (uint32_t i = 0; i < t->job.n; i++)
+        texts_normalize(t->job.values + (size_t)i * t->job.width,
+                        q->dimensions ? q->dimensions : t->job.width);
+    buf_fmt(out, "{\"id\":\"%s\",\"embeddings\":%s", c->id, q->plain ? "" : "{");
+    if (q->plain)
+        write_kind(c, q, &kinds[0]);
+    for (int k = 0; !q->plain && k < KINDS; k++) {
+        if (!q->wanted[k])
+            continue;
+        buf_fmt(out, "%s\"%s\":", more ? "," : "", kinds[k].name);
+        write_kind(c, q, &kinds[k]);
+        more = true;
+    }
+    buf_str(out, q->plain ? ",\"texts\":[" : "},\"texts\":[");
+    for (uint32_t i = 0; i < t->job.n; i++) {
+        buf_str(out, i ? "," : "");
+        buf_json_str(out, q->texts[i].text, q->texts[i].n);
+    }
+    buf_fmt(out,
+            "],\"meta\":{\"api_version\":{\"version\":\"%d\"},\"billed_units\":{\"input_tokens\":"
+            "%llu}},\"response_type\":\"%s\"}",
+            q->version, (unsigned long long)t->tokens,
+            q->plain ? "embeddings_floats" : "embeddings_by_type");
+    return out->oom ? err_nomem(e) : 0;
+}
+
+/* ---------------------------------------------------------------- the body */
+
+/* The text of an item of `inputs`: its only part. */
+static const char *text_of(struct body *b, struct object root, const cJSON *item)
+{
+    const cJSON *content = json_get(item, "content"),
+                *part = cJSON_IsArray(content) ? content->child : NULL;
+    const cJSON *text = part && !part->next ? json_get(part, "text") : NULL;
+    if (cJSON_IsString(text) && *text->valuestring)
+        return text->valuestring;
+    body_fail(b, root, "inputs", "an item of `inputs` must have `content` with one part of text");
+    return "";
+}
+
+static const struct text_input *read_inputs(struct body *b, struct object root, uint32_t *n)
+{
+    const cJSON *list = json_get(b->root, "inputs"), *item;
+    *n = 0;
+    if (!cJSON_IsArray(list) || !list->child) {
+        body_mistyped(b, root, "inputs", list, "a list of at least one object");
+        return NULL;
+    }
+    struct text_input *in =
+        ARENA_NEW(b->arena, struct text_input, (size_t)cJSON_GetArraySize(list));
+    if (!in) {
+        body_nomem(b, root, "inputs");
+        return NULL;
+    }
+    cJSON_ArrayForEach(item, list)
+    {
+        const char *text = text_of(b, root, item);
+        in[(*n)++] = (struct text_input){.text = text, .n = strlen(text)};
+    }
+    return in;
+}
+
+static void read_types(struct body *b, struct object root, struct vectors *q)
+{
+    uint32_t n = 0;
+    const char *const *words = body_strings(b, root, "embedding_types", false, true, &n);
+    q->plain = n == 0 && q->version == 1;
+    q->wanted[0] = n == 0;
+    for (uint32_t i = 0; words && i < n; i++) {
+        int k = 0;
+        while (k < KINDS && strcmp(kinds[k].name, words[i]) != 0)
+            k++;
+        if (k == KINDS)
+            body_fail(b, root, "embedding_types",
+                      "`embedding_types` must be of float, binary, ubinary and base64");
+        else
+            q->wanted[k] = true;
+    }
+}
+
+/* END is Cohere's default. */
+static void read_truncate(struct body *b, struct object root, struct texts_ask *ask)
+{
+    const char *word = body_str(b, root, "truncate", false);
+    const struct opt_u64 most = body_u32(b, root, "max_tokens");
+    ask->left = word && strcmp(word, "START") == 0;
+    ask->truncate = !word || ask->left || strcmp(word, "END") == 0;
+    if (!ask->truncate && strcmp(word, "NONE") != 0)
+        body_fail(b, root, "truncate", "`truncate` must be NONE, START or END");
+    if (most.set && most.v == 0)
+        body_fail(b, root, "max_tokens", "`max_tokens` must be positive");
+    ask->most = most.set ? (uint32_t)most.v : 0;
+}
+
+int cohere_embed(struct call *c, int version, struct err *e)
+{
+    struct body b;
+    struct texts_ask ask = {0};
+    struct vectors *q = ARENA_NEW(&c->arena, struct vectors, 1);
+    bool batch;
+    if (!q)
+        return err_nomem(e);
+    *q = (struct vectors){.version = version};
+    if (texts_open(c, &b, 1u << TASK_EMBED, e))
+        return -1;
+    const struct object root = body_root(&b);
+    if (json_get(b.root, "images"))
+        body_fail(&b, root, "images", "`images`: this model reads texts");
+    if (!b.failed)
+        ask.in = json_get(b.root, "inputs") ? read_inputs(&b, root, &ask.n)
+                                            : body_texts(&b, root, "texts", &ask.n, &batch);
+    for (uint32_t i = 0; !b.failed && i < ask.n; i++)
+        if (!ask.in[i].text)
+            body_fail(&b, root, "texts", "texts are expected, not ids");
+    q->texts = ask.in;
+    read_types(&b, root, q);
+    read_truncate(&b, root, &ask);
+    q->dimensions = texts_dimensions(c, &b, root, "output_dimension", 1);
+    const char *kind = body_str(&b, root, "input_type", false);
+    if (kind) /* classification and clustering have no prompt in most models */
+        texts_prompt(c, kind, &ask);
+    if (b.failed || texts_count(c, ask.n, MOST_TEXTS, e))
+        return -1;
+    return call_texts(c, &ask, 1u << TASK_EMBED, render, q, e);
+}
