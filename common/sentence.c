@@ -348,6 +348,9 @@ static int read_functions(struct sentence *s, const char *dir, struct err *e)
     const char *older =
         json_str(j, "sbert_ce_default_activation_function", json_str(own, "activation_fn", ""));
     s->pairs = function_of(json_str(json_get(j, "sentence_transformers"), "activation_fn", older));
+    if (s->labels == SCORE_USUAL &&
+        s->pairs == SCORE_SIGMOID) /* several labels of a CrossEncoder */
+        s->labels = SCORE_SIGMOID;
     cJSON_Delete(own);
     cJSON_Delete(j);
     return 0;

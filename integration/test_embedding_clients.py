@@ -139,6 +139,18 @@ def test_the_function_of_a_cross_encoder(tmp_path, reranker, keys):
         assert s.post("/rerank", tei).json() == reranker.post("/rerank", tei).json()
 
 
+def test_the_prompt_of_a_cross_encoder(tmp_path, reranker):
+    """It precedes the first text alone, as in sentence-transformers; a request cannot choose another one."""
+    model = changed(tmp_path / "m", "embed/xlm_roberta_rerank")
+    (model / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"q": "the sun "}, "default_prompt_name": "q"}))
+    with Service(model) as s:
+        for path, first, second in (("/score", "text_1", "text_2"), ("/v1/rerank", "query", "documents")):
+            got = s.post(path, {first: "is shining", second: DOCUMENTS}).json()
+            want = reranker.post(path, {first: "the sun is shining", second: DOCUMENTS}).json()
+            key = "data" if path == "/score" else "results"
+            assert got[key] == want[key] != reranker.post(path, {first: "is shining", second: DOCUMENTS}).json()[key]
+
+
 def three_labels(to, **keys):
     """A classifier whose three labels have the reranker's logit."""
     changed(to, "embed/xlm_roberta_rerank", id2label={"0": "a", "1": "b", "2": "c"}, **keys)
@@ -157,6 +169,13 @@ def three_labels(to, **keys):
     text = json.dumps(header).encode()
     file.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
     return to
+
+
+def test_labels_of_a_cross_encoder(tmp_path):
+    keys = {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid"}}
+    with Service(three_labels(tmp_path / "m", **keys)) as s:
+        logit = s.post("/classify", {"input": "x", "use_activation": False}).json()["data"][0]["probs"][0]
+        assert s.post("/classify", {"input": "x"}).json()["data"][0]["probs"] == pytest.approx([1 / (1 + math.exp(-logit))] * 3, abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", [None, "single_label_classification", "multi_label_classification", "regression"])

@@ -78,24 +78,27 @@ static int skipped(const struct encoding *x, const char *prompt, uint32_t *out)
     return 0;
 }
 
+/* The ids of a text behind a prompt, which may be NULL. */
+static int behind(const struct encoding *x, const char *prompt, const char *text, size_t n,
+                  struct tok_part *out)
+{
+    const size_t front = prompt ? strlen(prompt) : 0;
+    if (!front)
+        return embed_ids(x, text, n, 0, out);
+    char *both = arena_alloc(&x->c->arena, front + n + 1, 1);
+    if (!both)
+        return err_nomem(x->e);
+    memcpy(both, prompt, front + 1);
+    memcpy(both + front, text, n);
+    return embed_ids(x, both, front + n, 0, out);
+}
+
 static int encode_text(const struct encoding *x, const struct text_input *in, const char *prompt,
                        struct embed_text *out)
 {
     struct tok_part a;
     prompt = in->prompt ? in->prompt : prompt;
-    const char *text = in->text;
-    size_t n = in->n;
-    if (prompt && *prompt) {
-        const size_t front = strlen(prompt);
-        char *both = arena_alloc(&x->c->arena, front + n + 1, 1);
-        if (!both)
-            return err_nomem(x->e);
-        memcpy(both, prompt, front + 1);
-        memcpy(both + front, text, n);
-        text = both;
-        n += front;
-    }
-    if (embed_ids(x, text, n, 0, &a))
+    if (behind(x, prompt, in->text, in->n, &a))
         return -1;
     if (x->c->edge->sentence.bare) {
         if (embed_fit(x, &a, NULL, 0))
@@ -108,11 +111,13 @@ static int encode_text(const struct encoding *x, const struct text_input *in, co
     return skipped(x, prompt, &out->skip);
 }
 
-/* A pair with an empty second text is a single text, as in transformers. */
+/* A pair with an empty second text is a single text, as in transformers. The default prompt of a
+ * CrossEncoder precedes its first text, as in sentence-transformers. */
 int embed_segments(const struct encoding *x, const struct text_input *in, struct embed_text *out)
 {
     struct tok_part a, b;
-    if (embed_ids(x, in->text, in->n, 0, &a) || embed_ids(x, in->second, in->n_second, 0, &b))
+    const char *prompt = sentence_prompt(&x->c->edge->sentence, NULL);
+    if (behind(x, prompt, in->text, in->n, &a) || embed_ids(x, in->second, in->n_second, 0, &b))
         return -1;
     return frame(x, &a, in->n_second ? &b : NULL, out);
 }

@@ -101,6 +101,9 @@ CASES = {
                                           type_vocab_size=1, num_labels=3, kind="classify"),
     "jina_v3": dict(model_type="jina_embeddings_v3", type_vocab_size=1, pad_token_id=1, bos_token_id=0, kind="mean"),
     "jina_v3_rerank": dict(model_type="jina_embeddings_v3", type_vocab_size=1, pad_token_id=1, bos_token_id=0, num_labels=1, kind="classify"),
+    # Jina ColBERT 2's repository: the same arithmetic under the names of XLM-RoBERTa Flash
+    "jina_flash": dict(model_type="jina_embeddings_v3", type_vocab_size=1, pad_token_id=1, bos_token_id=0, kind="late", dense=[24],
+                       rope_parameters=dict(rope_type="default", rope_theta=20000.0)),
     # the repository's keys and names: GTE whose rotation is none, with the published bias added to the scores; heads that are no power of two
     "jina_v2": dict(model_type="gte", type_vocab_size=2, hidden_size=96, num_attention_heads=12, alibi=True, kind="mean", much=0.1),
     "jina_v2_rerank": dict(model_type="gte", type_vocab_size=2, num_labels=1, alibi=True, kind="classify", much=0.15),
@@ -286,6 +289,15 @@ def as_jina(state, c):
                        feed_forward_type="geglu", attn_implementation="torch", emb_pooler="mean")
 
 
+def as_flash(state, c):
+    in_rows(state, QKV, "mixer.Wqkv")
+    state = renamed(state, [("embeddings.LayerNorm", "emb_ln"), ("layers.", "encoder.layers."), ("self_attn.o_proj", "mixer.out_proj"),
+                            ("post_attention_layernorm", "norm1"), ("post_mlp_layernorm", "norm2")])
+    keys = {k: v for k, v in c.items() if not k.startswith("rope")}
+    return state, dict(keys, model_type="xlm-roberta", position_embedding_type="rotary", rotary_emb_base=c["rope_parameters"]["rope_theta"],
+                       auto_map=dict(AutoConfig="configuration_xlm_roberta.XLMRobertaFlashConfig"), use_flash_attn=True)
+
+
 class Experts(torch.nn.Module):
     """Softmax scores of all experts, the two best as they are, MLPs without gates, one bias of the sum: the published equations
     of Nomic Embed 2 (https://arxiv.org/abs/2502.07972)."""
@@ -359,7 +371,7 @@ def with_scalars(model):
 
 
 WITH = {"nomic_moe": with_experts, "embeddinggemma_2": with_scalars}
-AS = {"embeddinggemma_2": as_gemma_2, "splade_gte": as_new, "llama_bidirec": as_nemotron, "llama_bidirec_rerank": as_nemotron, "ultrabert_listed": as_listed, "nomic_moe": as_nomic_2, "jina_v2": as_jina, "jina_v2_rerank": as_jina, "nomic_bert": as_nomic, "nomic_bert_classify": as_nomic, "gte": as_new, "gte_rerank": as_new}
+AS = {"jina_flash": as_flash, "embeddinggemma_2": as_gemma_2, "splade_gte": as_new, "llama_bidirec": as_nemotron, "llama_bidirec_rerank": as_nemotron, "ultrabert_listed": as_listed, "nomic_moe": as_nomic_2, "jina_v2": as_jina, "jina_v2_rerank": as_jina, "nomic_bert": as_nomic, "nomic_bert_classify": as_nomic, "gte": as_new, "gte_rerank": as_new}
 
 
 def make(name, case):
@@ -439,8 +451,9 @@ k: v.contiguous().bfloat16() for k, v in model.state_dict().items()}
     if name in AS:
         state, said = AS[name](state, said)
     said["architectures"] = [type(model).__name__]
-    if name == "colbert":
-        state = {f"bert.{k}": v for k, v in state.items()} | {"linear.weight": layers[0].bfloat16()}
+    if name in ("colbert", "jina_flash"):
+        own = "bert" if name == "colbert" else "roberta"
+        state = {f"{own}.{k}": v for k, v in state.items()} | {"linear.weight": layers[0].bfloat16()}
         said["architectures"] = ["HF_ColBERT"]
     if temperature:
         state["score.weight"] = score.bfloat16()

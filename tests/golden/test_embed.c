@@ -96,6 +96,7 @@ static const char *const dirs[] = {
     MADE "privacy_filter",
     MADE "colbert",
     MADE "pylate",
+    MADE "jina_flash",
     MADE "t5",
     MADE "flan_t5",
     MADE "mt5",

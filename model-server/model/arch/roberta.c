@@ -1,6 +1,7 @@
 /* RoBERTa, XLM-RoBERTa, CamemBERT (arXiv 1907.11692, 1911.02116), data2vec's text model
  * (2202.03555), I-BERT (2101.01321) in floating point, and LUKE (2010.01057) of words alone: BERT
- * whose positions begin behind the padding's. Also Jina Reranker 2, under names of its own. */
+ * whose positions begin behind the padding's. Also Jina Reranker 2, and Jina ColBERT 2 with
+ * rotations, under names of their own. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -44,11 +45,49 @@ static const struct arch flash = {
     .configure = configure_flash,
 };
 
+/* The same with rotations in place of learned positions (Jina ColBERT 2). */
+static void configure_rotary(struct config *c, struct decoder_spec *s)
+{
+    const double theta = config_num_or(c, "rotary_emb_base", 10000);
+    config_decoder(c, s, &(struct config_defaults){.max_positions = 8194, .rope_theta = theta});
+    config_sums(s, config_num_or(c, "layer_norm_eps", 1e-12));
+    config_type_rows(c, s);
+    config_only(c, "rotary_emb_interleaved", false);
+    if (config_num_or(c, "rotary_emb_dim", s->head_dim) != s->head_dim)
+        config_fail(c, "`rotary_emb_dim`: only the width of a head is supported");
+    if (config_num_or(c, "rotary_emb_scale_base", 0) != 0)
+        config_fail(c, "`rotary_emb_scale_base` is not supported");
+    if (json_get(c->root, "lora_adaptations"))
+        config_fail(c, "`lora_adaptations`: adapters inside the checkpoint (Jina Embeddings 3) are "
+                       "not supported");
+    s->act = config_act(c, "hidden_act", "gelu");
+    s->mlp = MLP_PLAIN;
+    s->bias.qkv = s->bias.o = s->bias.mlp = true;
+    s->qkv = QKV_STACKED;
+}
+
+static const struct arch rotary = {
+    .prefix = "roberta.",
+    .names = {[W_EMBED] = "roberta.embeddings.word_embeddings",
+              [W_TOKEN_TYPES] = "roberta.embeddings.token_type_embeddings",
+              [W_EMBED_NORM] = "roberta.emb_ln",
+              [W_QKV] = FLASH_LAYER "mixer.Wqkv",
+              [W_O] = FLASH_LAYER "mixer.out_proj",
+              [W_POST_ATTN_NORM] = FLASH_LAYER "norm1",
+              [W_UP] = FLASH_LAYER "mlp.fc1",
+              [W_DOWN] = FLASH_LAYER "mlp.fc2",
+              [W_POST_MLP_NORM] = FLASH_LAYER "norm2"},
+    .configure = configure_rotary,
+};
+
 extern const struct arch arch_roberta;
 static const struct arch *choose(struct config *c)
 {
     const char *class = json_str(json_get(c->root, "auto_map"), "AutoConfig", "");
-    return strstr(class, "XLMRobertaFlash") ? &flash : &arch_roberta;
+    const char *positions = json_str(c->root, "position_embedding_type", "absolute");
+    if (!strstr(class, "XLMRobertaFlash"))
+        return &arch_roberta;
+    return strcmp(positions, "rotary") == 0 ? &rotary : &flash;
 }
 
 const struct arch arch_roberta = {

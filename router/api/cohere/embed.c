@@ -78,7 +78,7 @@ static const char *text_of(struct body *b, struct object root, const cJSON *item
     const cJSON *content = json_get(item, "content"),
                 *part = cJSON_IsArray(content) ? content->child : NULL;
     const cJSON *text = part && !part->next ? json_get(part, "text") : NULL;
-    if (cJSON_IsString(text) && *text->valuestring)
+    if (text && cJSON_IsString(text) && *text->valuestring)
         return text->valuestring;
     body_fail(b, root, "inputs", "an item of `inputs` must have `content` with one part of text");
     return "";
