@@ -247,13 +247,28 @@ static void spell_infinity(char *s)
     }
 }
 
+cJSON *json_parse_python(const char *s, size_t n, struct err *e)
+{
+    char *own = malloc(n + 1);
+    if (!own) {
+        err_nomem(e);
+        return NULL;
+    }
+    memcpy(own, s, n);
+    own[n] = 0;
+    spell_infinity(own);
+    cJSON *j = json_parse(own, n, e);
+    free(own);
+    return j;
+}
+
 cJSON *json_load(const char *path, size_t max, struct err *e)
 {
     size_t n;
     char *s = file_read(path, max, &n, e);
     if (!s)
         return NULL;
-    spell_infinity(s);
+    spell_infinity(s); /* in place: files may be large */
     cJSON *j = json_parse(s, n, e);
     free(s);
     if (!j)

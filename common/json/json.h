@@ -16,7 +16,10 @@
  * column. */
 cJSON *json_parse(const char *s, size_t n, struct err *e);
 
-/* Parses a file of at most `max` bytes. Errors name the file. */
+/* The same for what Python writes: infinity may be Infinity, which is not JSON. NaN is refused. */
+cJSON *json_parse_python(const char *s, size_t n, struct err *e);
+
+/* Parses a file of at most `max` bytes as json_parse_python() does. Errors name the file. */
 cJSON *json_load(const char *path, size_t max, struct err *e);
 
 /* The value of `key`. NULL: o is not an object, or the value is absent or null. */
