@@ -579,6 +579,9 @@ CASES = {
         layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"], full_attn_alpha_factor=1.3,
         linear_attn_alpha_factor=1.3, mlp_alpha_factor=1.3, rope_parameters=THETA,
     ),
+    "opt_bare_norms": dict(model_type="opt", ffn_dim=128, word_embed_proj_dim=64, layer_norm_elementwise_affine=False, enable_bias=False),
+    "phi_qk_norm": dict(model_type="phi", num_key_value_heads=4, qk_layernorm=True, rope_parameters=dict(THETA, partial_rotary_factor=0.5)),
+    "bloom_norm_stream": dict(model_type="bloom", n_layer=3, n_head=8, apply_residual_connection_post_layernorm=True),
     "opt_350m": dict(model_type="opt", ffn_dim=128, word_embed_proj_dim=32, do_layer_norm_before=False),
     "stablelm_qk_norm": dict(
         model_type="stablelm", qk_layernorm=True, rope_parameters=dict(THETA, partial_rotary_factor=0.25),

@@ -5,7 +5,12 @@ static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(c, s, &(struct config_defaults){.ffn_times = 4, .tied = true});
     config_layer_norm(c, s, "layer_norm_epsilon", true);
-    config_only(c, "apply_residual_connection_post_layernorm", false);
+    if (config_bool_or(c, "apply_residual_connection_post_layernorm", false)) {
+        s->norms = NORM_STREAM;
+        for (uint32_t i = 0; i < s->n_layers; i++)
+            s->layers[i].keep[0] = s->layers[i].keep[1] = s->layers[i].add[0] =
+                s->layers[i].add[1] = 1;
+    }
     s->embed_norm = true;
     s->qkv = QKV_GROUPED;
     s->mlp = MLP_PLAIN;

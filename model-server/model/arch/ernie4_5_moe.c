@@ -27,6 +27,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->moe.shared_ffn = s->moe.ffn * config_u32_or(c, "moe_num_shared_experts", 2, 0, 64);
     s->moe.renormalise = s->moe.select_bias = true;
     config_check_moe(c, s);
+    if (!(config_num_or(c, "moe_norm_min", 1e-12) <= 1e-6)) /* of the sum of weights */
+        config_fail(c, "`moe_norm_min` must be at most 1e-6");
     sparse_layers(c, s);
 }
 

@@ -1,4 +1,5 @@
-/* InternLM 3: Llama with a bias switch for q, k and v and one for all else. */
+/* InternLM 3: Llama with a bias switch for q, k and v and one for all else. Files of transformers 5
+ * have Llama's switches. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -7,8 +8,11 @@ static void configure(struct config *c, struct decoder_spec *s)
         c, s,
         &(struct config_defaults){.max_positions = 32768, .norm_eps = 1e-6, .rope_theta = 10000});
     s->act = config_act(c, "hidden_act", "silu");
-    s->bias.qkv = config_bool_or(c, "qkv_bias", false);
-    s->bias.o = s->bias.mlp = config_bool_or(c, "bias", false);
+    const bool attention = config_bool_or(c, "attention_bias", false);
+    const bool rest = config_bool_or(c, "bias", false);
+    s->bias.qkv = config_bool_or(c, "qkv_bias", attention);
+    s->bias.o = rest || attention;
+    s->bias.mlp = config_bool_or(c, "mlp_bias", rest);
 }
 
 const struct arch arch_internlm3 = {

@@ -5,10 +5,11 @@
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(c, s, &(struct config_defaults){.max_positions = 2048, .tied = true});
-    config_only(c, "layer_norm_elementwise_affine", true);
     const bool before = config_bool_or(c, "do_layer_norm_before", true);
     const uint32_t narrow = config_u32_or(c, "word_embed_proj_dim", s->hidden, 4, 1u << 22);
-    config_layer_norm(c, s, "layer_norm_eps", true);
+    const bool affine = config_bool_or(c, "layer_norm_elementwise_affine", true);
+    config_layer_norm(c, s, "layer_norm_eps", affine);
+    s->norm.bare = !affine;
     s->act = config_act(c, "activation_function", "relu");
     s->mlp = MLP_PLAIN;
     s->bias.qkv = s->bias.o = s->bias.mlp = config_bool_or(c, "enable_bias", true);

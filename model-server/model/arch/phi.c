@@ -7,7 +7,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_decoder(
         c, s, &(struct config_defaults){.max_positions = 2048, .rope_theta = 10000, .rotary = 0.5});
     config_layer_norm(c, s, "layer_norm_eps", true);
-    config_only(c, "qk_layernorm", false);
+    if (config_bool_or(c, "qk_layernorm", false))
+        s->qk_norm = QK_NORM_LAYER;
     s->act = config_act(c, "hidden_act", "gelu_new");
     s->mlp = MLP_PLAIN;
     s->parallel = s->shared_norm = true;
@@ -22,6 +23,8 @@ const struct arch arch_phi = {
               [W_HEAD] = "lm_head",
               [W_ATTN_NORM] = "model.layers.*.input_layernorm",
               NAMES_LLAMA_QKV,
+              [W_Q_NORM] = "model.layers.*.self_attn.q_layernorm",
+              [W_K_NORM] = "model.layers.*.self_attn.k_layernorm",
               [W_O] = "model.layers.*.self_attn.dense",
               [W_UP] = "model.layers.*.mlp.fc1",
               [W_DOWN] = "model.layers.*.mlp.fc2"},

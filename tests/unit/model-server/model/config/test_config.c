@@ -267,6 +267,37 @@ static void test_infinity(void **state)
     assert_int_equal(configure("\"model_type\":\"Infinity\"", SIZES, &s, &e), -1);
     assert_non_null(strstr(e.msg, "`Infinity`"));
     assert_int_equal(configure("\"time_step_limit\":[0, Infinitely]", NEMOTRON, &s, &e), -1);
+    assert_int_equal(configure("\"x\":NaN", LLAMA, &s, &e), -1);
+    assert_non_null(strstr(e.msg, "line 1"));
+}
+
+/* The same in a text instead of a file (--shape). */
+static void test_infinity_in_text(void **state)
+{
+    static const char text[] = "{\"rope_theta\":Infinity,\"time_step_limit\":[0.0, Infinity],"
+                               "\"model_type\":\"llama\"," SIZES "}";
+    static struct decoder_spec s;
+    const struct arch *a;
+    const char *type;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(arch_configure("x.json", text, NULL, 1, &a, &type, &s, &e), -1);
+    assert_non_null(strstr(e.msg, "`rope_theta`"));
+}
+
+/* InternLM 3: the switches of its own files, and those that transformers 5 writes. */
+static void test_internlm3(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    accepted("\"model_type\":\"internlm3\",\"qkv_bias\":true,\"bias\":false", SIZES, &s);
+    assert_true(s.bias.qkv && !s.bias.o && !s.bias.mlp);
+    accepted("\"model_type\":\"internlm3\",\"bias\":true", SIZES, &s);
+    assert_true(!s.bias.qkv && s.bias.o && s.bias.mlp);
+    accepted("\"model_type\":\"internlm3\",\"attention_bias\":true", SIZES, &s);
+    assert_true(s.bias.qkv && s.bias.o && !s.bias.mlp);
+    accepted("\"model_type\":\"internlm3\",\"mlp_bias\":true", SIZES, &s);
+    assert_true(!s.bias.qkv && !s.bias.o && s.bias.mlp);
 }
 
 /* Which layers are of what kind. */
@@ -514,6 +545,8 @@ int main(void)
         cmocka_unit_test(test_prefixes),
         cmocka_unit_test(test_decoder_of_an_encoder),
         cmocka_unit_test(test_infinity),
+        cmocka_unit_test(test_infinity_in_text),
+        cmocka_unit_test(test_internlm3),
         cmocka_unit_test(test_mixers),
         cmocka_unit_test(test_own_words),
         cmocka_unit_test(test_first_chinese_models),
