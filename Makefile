@@ -97,7 +97,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test vary-arch soak soak-service unit unit-build jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
+.PHONY: all help deps run test vary-arch vary-keys soak soak-service unit unit-build jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
         distclean demo docs-pages docs-deps docs-site arm64 arm64-check
 .PHONY: FORCE
 .SECONDARY:
@@ -298,6 +298,9 @@ $(TORCH_VENV)/.ok:
 
 vary-arch: $(B)/bin/model-server $(TORCH_VENV)/.ok  ## random configurations of every family against transformers (N each, 8; T=model_types; large)
 	@$(TORCH_VENV)/bin/python tests/golden/vary_arch.py -n $(or $(N),8) $(T)
+
+vary-keys: $(B)/bin/model-server $(TORCH_VENV)/.ok  ## one key of config.json at a time, in every family, against transformers (T=model_types)
+	@$(TORCH_VENV)/bin/python tests/golden/vary_keys.py $(T)
 
 # ---------------------------------------------------------------- quality
 SOURCES = $(sort $(shell find common router launcher model-server tests -name '*.[ch]' 2>/dev/null))

@@ -461,6 +461,7 @@ def build(t, case, seed):
         r = random.Random(f"{t}/{case}/{seed}/{attempt}")
         over = draw(t, r)
         try:  # eager Falcon adds ALiBi twice
+            torch.manual_seed(seed + case)
             config = AutoConfig.for_model(t, **over)
             model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="sdpa" if over.get("alibi") else "eager").eval()
             randomise(model, seed + case)
