@@ -5,6 +5,7 @@ import json
 import pathlib
 
 import pytest
+import requests
 from serving import ROOT, Service, check_preempted_and_killed, together, wait_for
 
 MODEL = pathlib.Path(ROOT) / "tests/data/encdec/flan_t5"
@@ -196,3 +197,22 @@ def test_swapped(alone):
     with Service(MODEL, args=[*ARGS, *tight]) as s:
         want = [says(s, b) for b in bodies[: len(TEXTS)]] * 3
         assert together(s, says, bodies) == want
+
+
+def test_tables_of_positions_end(tmp_path):
+    """LED has more rows for texts than for answers: a text fits by the encoder's table, and an answer ends with the decoder's."""
+    model, prompts = folder(tmp_path, "led")
+    with Service(model) as s:
+        info = requests.get(s.url + "/info").json()
+        assert (info["max_input_tokens"], info["max_total_tokens"]) == (120, 192)
+        assert completes(s, prompts["long"], 60) == prompts["long"]["greedy_ids"][:60]
+        ended = s.post("/generate", body("the name of it", 150, ignore_eos=True)).json()["details"]
+        assert (ended["finish_reason"], ended["generated_tokens"]) == ("length", 71)
+        r = s.post("/generate", body("the " * 130, new=10))
+        assert r.status_code == 422 and "must have less than 120 tokens" in r.text, r.text
+    s = Service(model, args=["--max-input-tokens", 121], ready=False)
+    try:
+        wait_for(lambda: not s.alive(), 30)
+        assert "--max-input-tokens 121: this model's encoder has 120 positions" in s.log, s.log[-2000:]
+    finally:
+        s.stop()

@@ -56,6 +56,8 @@ static inline uint32_t engine_ranks_here(const struct engine *g)
  *
  * Most tokens of a request: the requested limit, or else the model's. */
 uint32_t warmup_longest(const struct engine *g, const struct warmup *w);
+/* Tokens of a text of which `most` fit: a table of an encoder's positions ends, too. */
+uint32_t warmup_input(const struct engine *g, uint32_t most);
 /* Rows of the largest step: its sequences and their drafts. */
 uint32_t warmup_rows(const struct engine *g, const struct warmup *w);
 /* -1 if the model does not support requests of this length. */

@@ -17,6 +17,7 @@ static void find_limits(const struct engine *g, const struct warmup *w, struct e
     p->max_input_tokens = w->max_input_tokens ? w->max_input_tokens : p->max_total_tokens;
     if (p->max_input_tokens >= p->max_total_tokens)
         p->max_input_tokens = p->max_total_tokens ? p->max_total_tokens - 1 : 0;
+    p->max_input_tokens = warmup_input(g, p->max_input_tokens);
 }
 
 /* True if a length was requested that the cache cannot hold. */

@@ -22,6 +22,13 @@ uint32_t warmup_longest(const struct engine *g, const struct warmup *w)
     return asked ? asked : model_info(g->o.model)->max_positions;
 }
 
+/* Tokens of a text of which `most` fit: a table of an encoder's positions ends, too. */
+uint32_t warmup_input(const struct engine *g, uint32_t most)
+{
+    const uint32_t rows = model_info(g->o.model)->text_positions;
+    return rows && rows < most ? rows : most;
+}
+
 /* Rows of the largest step: its sequences and their drafts, and two per sibling. */
 uint32_t warmup_rows(const struct engine *g, const struct warmup *w)
 {
@@ -169,6 +176,10 @@ int warmup_check(const struct engine *g, const struct warmup *w, struct err *e)
 {
     const struct model_info *m = model_info(g->o.model);
     uint32_t longest = warmup_longest(g, w);
+    if (w->max_input_tokens > warmup_input(g, UINT32_MAX))
+        return err_set(e, ERR_VALIDATION,
+                       "--max-input-tokens %u: this model's encoder has %u positions",
+                       w->max_input_tokens, m->text_positions);
     if (!m->max_positions || longest <= m->max_positions)
         return 0;
     if (m->bounded)
@@ -418,7 +429,7 @@ static void find_limits(const struct engine *g, struct warmup *w)
             w->max_total_tokens = w->supported_tokens;
     }
     if (!w->max_input_tokens)
-        w->max_input_tokens = w->max_total_tokens - 1;
+        w->max_input_tokens = warmup_input(g, w->max_total_tokens - 1);
 }
 
 enum { MOST_SLOTS = 1 << 24 };

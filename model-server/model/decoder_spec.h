@@ -430,6 +430,7 @@ struct decoder_spec {
      * decoder's own tokens begin with `start`. */
     bool attends_text;
     uint32_t start;
+    uint32_t text_positions; /* with stored positions: those of the encoder */
     bool no_head;     /* the results are hidden states */
     bool static_rows; /* there are no layers, and embeddings are those of static_rows.h */
     bool tied;        /* the head is the embedding */

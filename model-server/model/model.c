@@ -75,6 +75,11 @@ static void fill_info(struct model *m)
     i->vocab = s->vocab;
     i->max_positions = s->max_positions;
     i->bounded = s->learned_positions;
+    if (s->attends_text && i->bounded) {
+        i->text_positions = s->text_positions;
+        i->answer_positions = s->max_positions;
+        i->max_positions = s->text_positions + s->max_positions;
+    }
     i->dtype = m->d.dtype;
     i->quant = m->d.quant;
     i->weight_bytes = m->d.weights.bytes;

@@ -67,6 +67,9 @@ struct model_info {
     uint32_t vocab;         /* rows of the head = length of a logit row */
     uint32_t max_positions; /* 0: unbounded */
     bool bounded;           /* positions beyond max_positions do not exist */
+    /* with attends_text and `bounded`: those of the encoder's and of the decoder's tables, whose
+     * sum is max_positions; else 0 */
+    uint32_t text_positions, answer_positions;
     uint32_t window;        /* sliding window of the layers with one; 0: none */
     uint32_t kv_window;     /* window of the cached sliding-window layers; 0: no such layer. See
                                model_kv_resize_apart() */

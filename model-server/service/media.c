@@ -49,6 +49,24 @@ int encode_prompt(const struct service *s, struct rpc_mem *m, struct seq_spec *s
     return 0;
 }
 
+void limit_positions(const struct service *s, struct rpc_mem *m, struct seq_spec *spec)
+{
+    const struct model_info *i = s->o.model;
+    struct err e = ERR_INIT;
+    if (!i->answer_positions)
+        return;
+    const uint32_t n = spec->media[0].n_ids, most = i->answer_positions;
+    const uint32_t before = spec->n_prompt - spec->n_generated; /* start, forced tokens */
+    const uint32_t left = before < most ? most - before : 0;
+    if (n > i->text_positions) {
+        err_set(&e, ERR_VALIDATION, "a text of %u tokens: the encoder has %u positions", n,
+                i->text_positions);
+        refuse(spec, m, &e);
+    }
+    if (spec->max_new_tokens > left)
+        spec->max_new_tokens = left ? left : 1;
+}
+
 int read_media(const struct service *s, const Generate__V3__Request *q, struct rpc_mem *m,
                struct seq_spec *spec)
 {

@@ -11,6 +11,9 @@ enum { SERVICE_MOST_MEDIA = 1024 }; /* of a request */
 
 /* With model_info.attends_text: moves the prompt in `spec` to the encoder. -1: out of memory. */
 int encode_prompt(const struct service *s, struct rpc_mem *m, struct seq_spec *spec);
+/* With tables of positions: refuses a text that is longer than the encoder's, and ends the answer
+ * with the decoder's. */
+void limit_positions(const struct service *s, struct rpc_mem *m, struct seq_spec *spec);
 /* Fills spec->media from q->media. -1: out of memory. Errors are in spec->refusal. */
 int read_media(const struct service *s, const Generate__V3__Request *q, struct rpc_mem *m,
                struct seq_spec *spec);

@@ -184,9 +184,12 @@ static int read_request(struct service *s, const Generate__V3__Request *q, bool 
     }
     const int rc =
         q->n_input_ids == 0 ? read_text(s, q, warmup, m, spec) : read_media(s, q, m, spec);
-    if (rc || spec->refusal || warmup || spec->n_media || !s->o.model->attends_text)
+    if (rc || spec->refusal || warmup || !s->o.model->attends_text)
         return rc;
-    return encode_prompt(s, m, spec);
+    if (!spec->n_media && encode_prompt(s, m, spec))
+        return -1;
+    limit_positions(s, m, spec);
+    return 0;
 }
 
 struct seq_spec *read_requests(struct service *s, const Generate__V3__Batch *b, bool warmup,

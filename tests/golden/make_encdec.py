@@ -23,6 +23,9 @@ CASES = {
     # a bias of each layer
     "umt5": dict(model_type="umt5", num_layers=3, d_kv=16, feed_forward_proj="gated-gelu", head=True,
                  relative_attention_max_distance=48),
+    # windows to both sides in the encoder
+    "longt5": dict(model_type="longt5", num_layers=3, num_decoder_layers=2, d_kv=16, feed_forward_proj="gated-gelu", local_radius=11,
+                   relative_attention_max_distance=40, encoder_attention_type="local", head=True),
 }
 KIN = dict(vocab_size=320, d_model=48, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4, decoder_attention_heads=6, encoder_ffn_dim=64,
            decoder_ffn_dim=80, max_position_embeddings=128, pad_token_id=1, eos_token_id=2, bos_token_id=0, forced_eos_token_id=None)
@@ -42,6 +45,9 @@ KIN_CASES = {
     "blenderbot_small": dict(model_type="blenderbot-small", decoder_start_token_id=1, scale_embedding=True, activation_function="gelu"),
     "mvp": dict(model_type="mvp", decoder_start_token_id=2, activation_function="gelu"),
     "plbart": dict(model_type="plbart", decoder_start_token_id=7, scale_embedding=True, activation_function="gelu"),
+    # windows to both sides in the encoder, of another width in each layer; tables of positions of two sizes
+    "led": dict(model_type="led", decoder_start_token_id=2, activation_function="gelu", attention_window=[8, 24],
+                max_encoder_position_embeddings=120, max_decoder_position_embeddings=72),
 }
 CASES.update({name: {**KIN, **case} for name, case in KIN_CASES.items()})
 GEMMA = dict(vocab_size=320, hidden_size=48, num_attention_heads=4, head_dim=16, max_position_embeddings=256, bos_token_id=2, eos_token_id=1)

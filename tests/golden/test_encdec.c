@@ -21,6 +21,8 @@ static const char *const dirs[] = {MADE "t5",
                                    MADE "blenderbot_small",
                                    MADE "mvp",
                                    MADE "plbart",
+                                   MADE "led",
+                                   MADE "longt5",
                                    MADE "t5gemma",
                                    MADE "t5gemma_plain"};
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };

@@ -1,7 +1,8 @@
 /* BART (arXiv 1910.13461) and its kin with an encoder and a decoder: mBART (2001.08210), Pegasus
  * (1912.08777), Marian (1804.00344), M2M100 (2010.11125) and NLLB (2207.04672), Blenderbot
  * (2004.13637), MVP (2206.12131) and PLBART (2103.06333). They differ in the place of norms and in
- * positions. */
+ * positions. LED (2004.05150) is BART whose encoder is Longformer's: tokens see a window to both
+ * sides. As in transformers without a mask for it, no token sees all others. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -29,6 +30,7 @@ static const struct kin kins[] = {
     {"blenderbot-small", "BlenderbotSmallForConditionalGeneration", SINES_NONE, false, true, true,
      false, 0, 1},
     {"mvp", "MvpForConditionalGeneration", SINES_NONE, false, true, false, false, 2, 2},
+    {"led", "LEDForConditionalGeneration", SINES_NONE, false, true, false, false, 0, 2},
     {"plbart", "PLBartForConditionalGeneration", SINES_NONE, false, true, false, true, 2, NO_START},
 };
 
@@ -82,8 +84,11 @@ static void configure_stack(struct config *c, struct decoder_spec *s, const stru
 
 static void configure_encoder(struct config *c, struct decoder_spec *s)
 {
-    configure_stack(c, s, kin_of(c));
+    const struct kin *k = kin_of(c);
+    configure_stack(c, s, k);
     s->both_ways = s->no_head = true;
+    if (strcmp(k->type, "led") == 0)
+        config_attention_window(c, s);
 }
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -92,6 +97,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     const char *start = "decoder_start_token_id";
     configure_stack(c, s, k);
     s->bias.head = c->root == c->file;
+    s->text_positions =
+        config_u32_or(c, "max_encoder_position_embeddings", s->max_positions, 1, 1u << 30);
     s->embed_norm_first = k->norm_first;
     if (k->norm_first) /* transformers has no scale before this norm */
         s->embed_scale = 1;
@@ -106,6 +113,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     {"hidden_size", "d_model"}, {"num_hidden_layers", stack "_layers"},                            \
         {"num_attention_heads", stack "_attention_heads"},                                         \
         {"intermediate_size", stack "_ffn_dim", true}, {"num_key_value_heads", NULL},              \
+        {"max_position_embeddings", "max_" stack "_position_embeddings"},                          \
     {                                                                                              \
         NULL, NULL                                                                                 \
     }
@@ -115,18 +123,32 @@ static const struct config_key decoder_keys[] = {KEYS("decoder")};
 /* The norms are before the branches or of the sums; `p` is the prefix of a layer. */
 #define NAMES_SUM_NORMS(p, attention)                                                              \
     [W_POST_ATTN_NORM] = p attention "_layer_norm", [W_POST_MLP_NORM] = p "final_layer_norm"
-#define NAMES_STACK(p)                                                                             \
-    [W_POSITIONS] = p "embed_positions", [W_EMBED_NORM] = p "layernorm_embedding",                 \
-    [W_FINAL_NORM] = p "layer_norm", NAMES_FAIRSEQ(p "layers.*."),                                 \
-    NAMES_SUM_NORMS(p "layers.*.", "self_attn")
+
+/* the second one is LED's */
+#define PREFIX "model.|led."
+#define ENCODER_ATTENTION(usual, led)                                                              \
+    "model.encoder.layers.*.self_attn." usual "|model.encoder.layers.*.self_attn." led
 
 static const struct arch encoder = {
-    .prefix = "model.",
+    .prefix = PREFIX,
     .keys = encoder_keys,
-    .names = {[W_EMBED] = "model.shared|model.encoder.embed_tokens", NAMES_STACK("model.encoder.")},
+    .names = {[W_EMBED] = "model.shared|model.encoder.embed_tokens",
+              [W_POSITIONS] = "model.encoder.embed_positions",
+              [W_EMBED_NORM] = "model.encoder.layernorm_embedding",
+              [W_FINAL_NORM] = "model.encoder.layer_norm",
+              [W_ATTN_NORM] = "model.encoder.layers.*.self_attn_layer_norm",
+              [W_Q] = ENCODER_ATTENTION("q_proj", "longformer_self_attn.query"),
+              [W_K] = ENCODER_ATTENTION("k_proj", "longformer_self_attn.key"),
+              [W_V] = ENCODER_ATTENTION("v_proj", "longformer_self_attn.value"),
+              [W_O] = ENCODER_ATTENTION("out_proj", "output"),
+              [W_MLP_NORM] = "model.encoder.layers.*.final_layer_norm",
+              [W_UP] = "model.encoder.layers.*.fc1",
+              [W_DOWN] = "model.encoder.layers.*.fc2",
+              NAMES_SUM_NORMS("model.encoder.layers.*.", "self_attn")},
     .configure = configure_encoder,
 };
 static const struct arch attends = {
+    .prefix = PREFIX,
     .names = {[W_ATTN_NORM] = "model.decoder.layers.*.encoder_attn_layer_norm",
               [W_Q] = "model.decoder.layers.*.encoder_attn.q_proj",
               [W_K] = "model.decoder.layers.*.encoder_attn.k_proj",
@@ -139,13 +161,17 @@ static const struct arch attends = {
 };
 const struct arch arch_bart = {
     .types = (const char *const[]){"bart", "mbart", "pegasus", "marian", "m2m_100", "blenderbot",
-                                   "blenderbot-small", "mvp", "plbart", NULL},
-    .prefix = "model.",
+                                   "blenderbot-small", "mvp", "plbart", "led", NULL},
+    .prefix = PREFIX,
     .keys = decoder_keys,
     .names = {[W_EMBED] = "model.shared|model.decoder.embed_tokens",
               [W_HEAD] = "lm_head",
               [W_HEAD_BIAS] = "final_logits_bias",
-              NAMES_STACK("model.decoder.")},
+              [W_POSITIONS] = "model.decoder.embed_positions",
+              [W_EMBED_NORM] = "model.decoder.layernorm_embedding",
+              [W_FINAL_NORM] = "model.decoder.layer_norm",
+              NAMES_FAIRSEQ("model.decoder.layers.*."),
+              NAMES_SUM_NORMS("model.decoder.layers.*.", "self_attn")},
     .second = &attends,
     .configure = configure,
     .encoder = &encoder,

@@ -1,4 +1,5 @@
-/* T5 (arXiv 1910.10683), Flan-T5 (2210.11416), mT5 and UMT5 (2010.11934, 2304.09151): RMS norms
+/* T5 (arXiv 1910.10683), Flan-T5 (2210.11416), mT5 and UMT5 (2010.11934, 2304.09151), LongT5 with
+ * windows to both sides in the encoder (2112.07916): RMS norms
  * before the branches, no biases, positions only as a number per distance, a ReLU or a gated MLP.
  * The encoder alone (2112.07899), or the decoder, which attends to the encoder's rows. Also the
  * text model of BLIP-2. */
@@ -29,7 +30,7 @@ static const struct arch *choose(struct config *c)
         return &decoder;
     config_fail(c,
                 "`architectures`: `%.60s`: only T5EncoderModel and T5ForConditionalGeneration, and "
-                "those of mT5 and UMT5, are supported",
+                "those of mT5, UMT5 and LongT5, are supported",
                 name);
     return NULL;
 }
@@ -66,6 +67,11 @@ static void configure_near(struct config *c, struct decoder_spec *s, const char 
                     s->both_ways ? 4 : 2);
 }
 
+static bool is_long(const struct config *c)
+{
+    return strcmp(json_str(c->root, "model_type", ""), "longt5") == 0;
+}
+
 /* What both stacks share, but for the number of layers. */
 static void configure_stack(struct config *c, struct decoder_spec *s)
 {
@@ -77,19 +83,25 @@ static void configure_stack(struct config *c, struct decoder_spec *s)
     s->vocab = config_vocab(c, "vocab_size");
     s->norm = (struct norm_spec){.kind = NORM_RMS,
                                  .eps = (float)config_num_or(c, "layer_norm_epsilon", 1e-6)};
-    configure_mlp(c, s, strcmp(type, "t5") == 0 ? "relu" : "gated-gelu");
+    configure_mlp(c, s, strcmp(type, "t5") == 0 || is_long(c) ? "relu" : "gated-gelu");
     configure_near(c, s, type);
     s->embed_scale = s->residual_scale = s->logit_scale = s->moe.scale = 1;
 }
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
+    struct layer_spec layer = {.attn_scale = 1, .mutual = MUTUAL_TOO};
     s->both_ways = s->no_head = true;
     configure_stack(c, s);
     s->n_layers = config_layers(c, "num_layers");
     s->max_positions = config_u32_or(c, "n_positions", 512, 1, 1u << 30);
+    if (is_long(c)) { /* local_radius does not count the token itself */
+        config_only_word(c, "encoder_attention_type", "local");
+        layer.window = config_u32_or(c, "local_radius", 127, 1, 1u << 24) + 1;
+        layer.mutual = MUTUAL_NONE;
+    }
     for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i] = (struct layer_spec){.attn_scale = 1, .mutual = MUTUAL_TOO};
+        s->layers[i] = layer;
 }
 
 /* A head that is the embedding gets a scaled stream: in all of the first T5, and never in mT5.
@@ -100,6 +112,7 @@ static void configure_head(struct config *c, struct decoder_spec *s)
     s->tied = config_bool_or(c, "tie_word_embeddings", true);
     if (config_bool_or(c, "scale_decoder_outputs", s->tied && !mt5))
         s->logit_scale = 1 / sqrtf((float)s->hidden);
+    s->tied |= is_long(c); /* files whose key says otherwise may lack the head */
 }
 
 static void configure_decoder(struct config *c, struct decoder_spec *s)
@@ -124,13 +137,18 @@ static void configure_decoder(struct config *c, struct decoder_spec *s)
     [W_MLP_NORM] = p ".layer_norm", [W_GATE] = p ".DenseReluDense.wi_0",                           \
     [W_UP] = p ".DenseReluDense.wi_1|" p ".DenseReluDense.wi", [W_DOWN] = p ".DenseReluDense.wo"
 
+/* the second one is LongT5's */
+#define NAMES_EITHER(role, end)                                                                    \
+    [role] = "encoder.block.*.layer.0.SelfAttention" end                                           \
+             "|encoder.block.*.layer.0.LocalSelfAttention" end
+
 const struct arch arch_t5 = {
-    .types = (const char *const[]){"t5", "mt5", "umt5", NULL},
+    .types = (const char *const[]){"t5", "mt5", "umt5", "longt5", NULL},
     .names = {[W_EMBED] = "shared|encoder.embed_tokens",
-              [W_NEAR] = "encoder.block.*.layer.0.SelfAttention.relative_attention_bias",
+              NAMES_EITHER(W_NEAR, ".relative_attention_bias"),
               [W_ATTN_NORM] = "encoder.block.*.layer.0.layer_norm",
-              NAMES_ATTENTION("encoder.block.*.layer.0.SelfAttention"),
-              NAMES_MLP("encoder.block.*.layer.1"),
+              NAMES_EITHER(W_Q, ".q"), NAMES_EITHER(W_K, ".k"), NAMES_EITHER(W_V, ".v"),
+              NAMES_EITHER(W_O, ".o"), NAMES_MLP("encoder.block.*.layer.1"),
               [W_FINAL_NORM] = "encoder.final_layer_norm"},
     .prefix = PREFIX,
     .configure = configure,

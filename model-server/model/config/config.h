@@ -146,6 +146,9 @@ uint32_t config_own_size(struct config *c, uint32_t layer, const char *key);
  * `sliding_window` (absent: `def`; null: none). */
 void config_windows(struct config *c, struct decoder_spec *s, uint32_t def,
                     bool (*sliding)(struct config *c, uint32_t layer));
+/* Windows to both sides by attention_window (Longformer): one number for all layers, or one for
+ * each; half of it to each side. */
+void config_attention_window(struct config *c, struct decoder_spec *s);
 /* Layers with a window if there is no layer_types: all; none; those from max_window_layers on if
  * use_sliding_window is set. */
 bool config_every_layer(struct config *c, uint32_t layer);

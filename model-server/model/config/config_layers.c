@@ -52,6 +52,24 @@ void config_rotate_windows(struct decoder_spec *s)
         s->layers[i].rope = s->layers[i].window ? 0 : SPEC_NO_ROPE;
 }
 
+void config_attention_window(struct config *c, struct decoder_spec *s)
+{
+    enum { DEFAULT_WINDOW = 512 };
+    const cJSON *list = json_get(c->root, "attention_window"), *j = NULL;
+    const bool each = cJSON_IsArray(list);
+    if (each)
+        j = config_layer_list(c, s, "attention_window");
+    for (uint32_t i = 0; i < s->n_layers; i++, j = j ? j->next : NULL) {
+        const cJSON *one = each ? j : list;
+        const double n = one ? cJSON_IsNumber(one) ? one->valuedouble : -1 : DEFAULT_WINDOW;
+        if (!(n >= 2 && n <= 1u << 24) || n != 2 * (uint32_t)(n / 2)) {
+            config_fail(c, "`attention_window` of layer %u must be an even number above 0", i);
+            return;
+        }
+        s->layers[i].window = (uint32_t)n / 2 + 1;
+    }
+}
+
 void config_window_rope(struct config *c, struct decoder_spec *s, double theta)
 {
     const cJSON *set = json_get(json_get(c->root, "rope_parameters"), "sliding_attention");
