@@ -116,21 +116,46 @@ static uint32_t even_zero(const struct format *f)
     return zero;
 }
 
+/* Where a part's scales and groups are: `at` elements from its first one. A division for each run
+ * of 16 columns took as long as packing their codes. */
+struct code_cursor {
+    size_t scale, group;
+    uint32_t in_scale, in_group; /* elements passed of each */
+};
+
+static struct code_cursor cursor_at(const struct format *f, size_t at)
+{
+    struct code_cursor x = {.scale = at / f->block, .in_scale = (uint32_t)(at % f->block)};
+    if (f->group) {
+        x.group = at / f->group;
+        x.in_group = (uint32_t)(at % f->group);
+    }
+    return x;
+}
+
+static void cursor_move(struct code_cursor *x, const struct format *f, uint32_t n)
+{
+    for (x->in_scale += n; x->in_scale >= f->block; x->in_scale -= f->block)
+        x->scale++;
+    for (x->in_group += n; f->group && x->in_group >= f->group; x->in_group -= f->group)
+        x->group++;
+}
+
 /* The offset of a group of a part, and its multiple. A part without offsets in a layout with
  * offsets uses n of 0 times the scale. */
 static void pack_offset(const struct code_layout *l, char *block, uint32_t i, uint32_t j,
-                        const struct mat_codes *c, size_t at)
+                        const struct mat_codes *c, const struct code_cursor *at)
 {
     const struct format *f = &c->format;
-    const uint16_t scale = c->scale[at / f->block];
-    const int8_t by = f->nested ? c->by[at / f->group] : 1;
+    const uint16_t scale = c->scale[at->scale];
+    const int8_t by = f->nested ? c->by[at->group] : 1;
     int8_t less = f->nested ? by : 1;
     if (f->zeros || (f->offsets && f->nested))
-        less = c->less[at / f->group];
+        less = c->less[at->group];
     else if (!l->offset)
         less = (int8_t)f->zero;
     const uint16_t offset = f->zeros     ? scale
-                            : f->offsets ? c->offset[at / f->block]
+                            : f->offsets ? c->offset[at->scale]
                                          : f16_of_f32(f32_of_f16(scale) * (float)even_zero(f));
     if (l->offset)
         put_f16(block, l->offset, i, offset);
@@ -140,14 +165,35 @@ static void pack_offset(const struct code_layout *l, char *block, uint32_t i, ui
 
 /* The scales of the codes of 32 or 16 columns. */
 static void pack_scales(const struct code_layout *l, char *block, uint32_t in, uint32_t lane,
-                        const struct mat_codes *c, size_t at)
+                        const struct mat_codes *c, const struct code_cursor *at)
 {
     const uint32_t i = code_group(in, l->scales) * CODE_LANES + lane;
     const uint32_t j = code_group(in, l->groups) * CODE_LANES + lane;
-    put_f16(block, 0, i, c->scale[at / c->format.block]);
+    put_f16(block, 0, i, c->scale[at->scale]);
     if (l->by)
-        block[l->by + j] = c->format.nested ? c->by[at / c->format.group] : 1;
+        block[l->by + j] = c->format.nested ? c->by[at->group] : 1;
     pack_offset(l, block, i, j, c, at);
+}
+
+/* The low nibbles of eight bytes side by side. */
+static uint32_t nibbles(uint64_t x)
+{
+    x &= 0x0F0F0F0F0F0F0F0F;
+    x = (x | x >> 4) & 0x00FF00FF00FF00FF;
+    x = (x | x >> 8) & 0x0000FFFF0000FFFF;
+    return (uint32_t)(x | x >> 16);
+}
+
+/* Eight codes, each moved by `move` modulo 256, as bytes of one word. */
+static uint64_t eight_codes(const uint8_t *codes, const uint8_t *table, uint32_t move)
+{
+    const uint64_t ones = 0x0101010101010101, high = 0x80 * ones, by = (move & 255) * ones;
+    uint8_t looked_up[8];
+    uint64_t x;
+    for (uint32_t c = 0; table && c < 8; c++)
+        looked_up[c] = table[codes[c]];
+    memcpy(&x, table ? looked_up : codes, sizeof(x));
+    return ((x & ~high) + (by & ~high)) ^ ((x ^ by) & high); /* no carry between bytes */
 }
 
 /* Packs eight columns from `in` on. */
@@ -155,12 +201,9 @@ static void pack_eight(const struct code_layout *l, char *block, uint32_t in, ui
                        const uint8_t *codes, const uint8_t *table, uint32_t move)
 {
     const struct code_place p = code_place(l, in);
-    uint32_t lower = 0, upper = 0, shared;
-    for (uint32_t c = 0; c < 8; c++) {
-        const uint32_t code = (table ? table[codes[c]] : codes[c]) + move;
-        lower |= (code & 15) << 4 * c;
-        upper |= code >> 4 << 4 * c;
-    }
+    const uint64_t x = eight_codes(codes, table, move);
+    const uint32_t lower = nibbles(x), upper = nibbles(x >> 4);
+    uint32_t shared;
     memcpy(block + p.lower + (size_t)lane * 4, &lower, 4);
     if (l->upper) {
         memcpy(&shared, block + p.upper + (size_t)lane * 4, 4);
@@ -182,10 +225,13 @@ static void codes_pack(struct device *d, int thread, const struct weight *w, cha
                                                 : (uint32_t)l->zero;
     const uint32_t move = zero - c->format.zero;
     const size_t first = (size_t)row * w->cols;
+    struct code_cursor at = cursor_at(&c->format, first);
     for (uint32_t k = 0; k < w->cols; k += 8) {
         char *block = panel + (size_t)(k / CODE_BLOCK) * l->bytes;
-        if (k % 16 == 0)
-            pack_scales(l, block, k % CODE_BLOCK, (uint32_t)lane, c, first + k);
+        if (k % 16 == 0) {
+            pack_scales(l, block, k % CODE_BLOCK, (uint32_t)lane, c, &at);
+            cursor_move(&at, &c->format, 16);
+        }
         pack_eight(l, block, k % CODE_BLOCK, (uint32_t)lane, c->codes + first + k, table, move);
     }
 }

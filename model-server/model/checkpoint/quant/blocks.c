@@ -28,11 +28,17 @@ static void nibbles(const uint8_t *q, uint8_t *code)
         code[i] = q[i] & 15, code[i + 16] = q[i] >> 4;
 }
 
-/* The fifth bits of all 32 are in a separate word. */
+/* The fifth bits of all 32 are in a separate word. Eight at a time: byte i keeps bit i, which
+ * becomes the top bit by an addition, and then bit 4. */
 static void fifths(const uint8_t *bits, uint8_t *code)
 {
-    for (int i = 0; i < 32; i++)
-        code[i] |= (uint8_t)((bits[i / 8] >> i % 8 & 1) << 4);
+    const uint64_t ones = 0x0101010101010101, each = 0x8040201008040201;
+    for (int i = 0; i < 4; i++) {
+        uint64_t x;
+        memcpy(&x, code + (size_t)i * 8, sizeof(x));
+        x |= (((bits[i] * ones & each) + 0x7F * ones) & 0x80 * ones) >> 3;
+        memcpy(code + (size_t)i * 8, &x, sizeof(x));
+    }
 }
 
 static void q4_0(const uint8_t *b, struct block_codes *o)
