@@ -111,7 +111,9 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->block_size = s->o.block_size;
     r->state_cells_per_request = s->o.model->state_bytes ? CELLS_EACH : 0;
     r->speculate = s->o.speculate;
-    r->vocab_hash = vocab_hash(s->o.tok);
+    if (!s->vocab_hash)
+        s->vocab_hash = vocab_hash(s->o.tok);
+    r->vocab_hash = s->vocab_hash;
     r->vocab_size = s->o.model->vocab;
     r->max_positions = s->o.model->max_positions;
     r->world_size = s->o.world;

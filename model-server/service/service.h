@@ -45,10 +45,11 @@ struct service {
     pthread_mutex_t adapters_lock;
     /* set by its owner before the first call: stopped when the ranks are lost */
     struct rpc_server *server;
-    bool warm;              /* once */
-    bool offloads;          /* since the last warm-up */
-    int64_t peer_logged_ns; /* the fetching lane's */
-    atomic_bool failed;     /* the process must end with an error */
+    _Atomic uint64_t vocab_hash; /* 0: not computed so far */
+    bool warm;                   /* once */
+    bool offloads;               /* since the last warm-up */
+    int64_t peer_logged_ns;      /* the fetching lane's */
+    atomic_bool failed;          /* the process must end with an error */
 };
 
 extern const struct rpc_method service_methods[];
