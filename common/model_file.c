@@ -173,6 +173,18 @@ static char *make(const struct made_file *m, const char *file, size_t max, size_
     return NULL;
 }
 
+int model_file_gguf(const char *file,
+                    int (*use)(const struct gguf_set *s, void *arg, struct err *e), void *arg,
+                    struct err *e)
+{
+    struct gguf_set s;
+    if (gguf_set_open(&s, file, e))
+        return -1;
+    int rc = is_model(&s, e) ? use(&s, arg, e) : -1;
+    gguf_set_close(&s);
+    return rc;
+}
+
 char *model_file_read(const char *path, size_t max, size_t *n, struct err *e)
 {
     char file[PATH_MAX];

@@ -33,6 +33,12 @@ bool model_is_one(const char *path);
  * - vocab.txt: WordPiece (BERT)
  * with tokenizer_config.json, added_tokens.json and special_tokens_map.json. */
 struct buf;
+struct gguf_set;
+/* Calls `use` with the open files of a GGUF model (gguf_is_file()); ERR_VALIDATION also where the
+ * file is no model, but an adapter or a projector. Returns what `use` returns. */
+int model_file_gguf(const char *file,
+                    int (*use)(const struct gguf_set *s, void *arg, struct err *e), void *arg,
+                    struct err *e);
 /* True if the folder has no tokenizer.json, but one of these. */
 bool tokenizer_folder_has(const char *dir);
 /* Appends the text of tokenizer.json to `out`. ERR_VALIDATION begins with the file's path. */

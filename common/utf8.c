@@ -1,4 +1,5 @@
 #include "common/utf8.h"
+#include <string.h>
 
 /* Length of a well-formed prefix at `s`, and the full length of the character. */
 static size_t scan(const unsigned char *s, size_t n, size_t *need)
@@ -78,9 +79,15 @@ size_t utf8_encode(uint32_t cp, char out[4])
 
 bool utf8_valid(const char *s, size_t n)
 {
-    for (size_t i = 0, len; i < n; i += len)
+    uint64_t x;
+    for (size_t i = 0, len; i < n; i += len) {
+        while (n - i >= sizeof(x) && (memcpy(&x, s + i, sizeof(x)), !(x & 0x8080808080808080)))
+            i += sizeof(x); /* ASCII */
+        if (i == n)
+            break;
         if (!(len = (unsigned char)s[i] < 0x80 ? 1 : utf8_valid_len(s + i, n - i)))
             return false;
+    }
     return true;
 }
 

@@ -285,7 +285,7 @@ int shard_load(struct shard *s, const struct serve_config *c,
         !(s->ops = backend_find(c->device, e)) || load_cluster(s, c, e))
         return -1;
     phase(s, STARTUP_TOKENIZER);
-    if (!(s->tok = tokenizer_load(s->dir, e)))
+    if (!(s->tok = tokenizer_load_lazily(s->dir, e)))
         return -1;
     phase(s, STARTUP_RENDEZVOUS);
     struct device_options d = {.index = (int)(c->rank % (c->world / c->nnodes)),

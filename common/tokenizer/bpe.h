@@ -7,6 +7,7 @@
 #define COMMON_TOKENIZER_BPE_H
 #include "common/json/json.h"
 #include "common/json/reader.h"
+#include "common/tokenizer/gguf_lists.h"
 #include "common/tokenizer/sink.h"
 #include "common/tokenizer/vocab.h"
 
@@ -39,9 +40,14 @@ struct bpe_work; /* per thread: word cache, memory for long words */
 struct bpe_work *bpe_work_new(void);
 void bpe_work_free(struct bpe_work *w);
 
-/* `j`: the model object without vocab and merges; `merges`: text of the list. `on_bytes`: see
- * above. */
-int bpe_load(struct bpe *b, const struct vocab *v, const cJSON *j, const char *merges, size_t n,
+/* Merges in order of their ranks: as the text of a JSON list, or those of a GGUF file. */
+struct bpe_merges {
+    const char *json;
+    size_t n;
+    const struct gguf_lists *lists; /* NULL: JSON */
+};
+/* `j`: the model object without vocab and merges. `on_bytes`: see above. */
+int bpe_load(struct bpe *b, const struct vocab *v, const cJSON *j, const struct bpe_merges *merges,
              bool on_bytes, struct err *e);
 void bpe_free(struct bpe *b);
 /* Appends the tokens of text bytes [start, end) to the sink. */

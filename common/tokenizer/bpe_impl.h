@@ -11,10 +11,16 @@ static inline uint64_t bpe_pair(uint32_t left, uint32_t right)
     return (uint64_t)left << 32 | right;
 }
 
+/* Where the search for a pair begins. */
+static inline uint64_t bpe_home(const struct bpe *b, uint64_t pair)
+{
+    return hash_mix(pair ^ b->vocab->seed) & b->mask;
+}
+
 /* The slot of a pair, or the free slot for it. */
 static inline uint64_t bpe_slot(const struct bpe *b, uint64_t pair)
 {
-    uint64_t i = hash_mix(pair ^ b->vocab->seed) & b->mask;
+    uint64_t i = bpe_home(b, pair);
     while (b->merge[i].pair != pair && b->merge[i].pair != NO_PAIR)
         i = (i + 1) & b->mask;
     return i;

@@ -12,11 +12,11 @@ enum { LEFT, RIGHT, JOINED, PENDING = 32 };
 struct pending {
     struct buf text; /* left, right and joined of each, one after the other */
     size_t len[3 * PENDING], n;
+    uint32_t joined; /* of the last merge */
 };
 
-static int grow(struct bpe *b)
+static int resize(struct bpe *b, uint64_t cap)
 {
-    uint64_t cap = b->merge ? (b->mask + 1) * 2 : 4096;
     struct bpe_merge *old = b->merge;
     uint64_t n = old ? b->mask + 1 : 0;
     b->merge = malloc(cap * sizeof *b->merge);
@@ -31,6 +31,17 @@ static int grow(struct bpe *b)
             b->merge[bpe_slot(b, old[i].pair)] = old[i];
     free(old);
     return 0;
+}
+
+static int grow(struct bpe *b) { return resize(b, b->merge ? (b->mask + 1) * 2 : 4096); }
+
+/* Memory for n merges. */
+static int reserve(struct bpe *b, uint64_t n)
+{
+    uint64_t cap = 4096;
+    while (n >= cap / 2)
+        cap *= 2;
+    return resize(b, cap);
 }
 
 /* Converts a vocabulary text to the bytes it represents; false: it represents none. */
@@ -96,18 +107,77 @@ static int add_merge(struct bpe *b, const struct vocab_key part[3], const uint32
     return 0;
 }
 
+/* Is it the text of this id, and of no other? */
+static bool is_text_of(const struct vocab *v, uint32_t id, const struct vocab_key *key)
+{
+    size_t n;
+    const char *s = vocab_text(v, id, &n);
+    return s && vocab_unique(v) && n == key->n && memcmp(s, key->s, n) == 0;
+}
+
+/* Finds the ids of n merges. Most vocabularies number tokens in the order of the merges: the result
+ * is mostly that of the last merge, or the next id. */
+static void find_parts(const struct bpe *b, const struct vocab_key *part, size_t n,
+                       uint32_t *joined, uint32_t *id)
+{
+    struct vocab_key key[3 * PENDING];
+    uint32_t found[3 * PENDING];
+    size_t keys = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct vocab_key *p = part + 3 * i;
+        key[keys++] = p[LEFT];
+        key[keys++] = p[RIGHT];
+        id[3 * i + JOINED] = NO_ID;
+        for (uint32_t guess = *joined; guess <= *joined + 1; guess++)
+            if (is_text_of(b->vocab, guess, &p[JOINED])) {
+                id[3 * i + JOINED] = *joined = guess;
+                break;
+            }
+        if (id[3 * i + JOINED] == NO_ID)
+            key[keys++] = p[JOINED];
+    }
+    if (!keys)
+        return;
+    vocab_find_all(b->vocab, key, keys, found);
+    keys = 0;
+    for (size_t i = 0; i < n; i++) {
+        id[3 * i + LEFT] = found[keys++];
+        id[3 * i + RIGHT] = found[keys++];
+        if (id[3 * i + JOINED] == NO_ID && (id[3 * i + JOINED] = found[keys++]) != NO_ID)
+            *joined = id[3 * i + JOINED];
+    }
+}
+
+/* Adds n <= PENDING merges, whose places in the table are fetched side by side. */
+static int add_found(struct bpe *b, const struct vocab_key *part, const uint32_t *id, size_t n,
+                     struct err *e)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n && b->merge; i++)
+        __builtin_prefetch(&b->merge[bpe_home(b, bpe_pair(id[3 * i + LEFT], id[3 * i + RIGHT]))],
+                           1);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        rc = add_merge(b, part + 3 * i, id + 3 * i, e);
+    return rc;
+}
+
+static int add_all(struct bpe *b, const struct vocab_key *part, size_t n, uint32_t *joined,
+                   struct err *e)
+{
+    uint32_t id[3 * PENDING];
+    find_parts(b, part, n, joined, id);
+    return add_found(b, part, id, n, e);
+}
+
 static int add_pending(struct bpe *b, struct pending *p, struct err *e)
 {
     struct vocab_key part[3 * PENDING];
-    uint32_t id[3 * PENDING];
     const char *at = p->text.p ? p->text.p : "";
     int rc = p->text.oom ? err_nomem(e) : 0;
     for (size_t i = 0; i < 3 * p->n && rc == 0; at += p->len[i++])
         part[i] = (struct vocab_key){at, p->len[i]};
     if (rc == 0)
-        vocab_find_all(b->vocab, part, 3 * p->n, id);
-    for (size_t i = 0; i < p->n && rc == 0; i++)
-        rc = add_merge(b, part + 3 * i, id + 3 * i, e);
+        rc = add_all(b, part, p->n, &p->joined, e);
     buf_reset(&p->text);
     p->n = 0;
     return rc;
@@ -128,8 +198,26 @@ static int put_merge(struct bpe *b, struct pending *p, const char *l, size_t ln,
     return p->n == PENDING ? add_pending(b, p, e) : 0;
 }
 
+/* "left right". 0: put; 1: it is none; -1: `e`. */
+static int put_words(struct bpe *b, struct pending *p, const char *s, size_t n, struct err *e)
+{
+    const char *gap = n ? memchr(s, ' ', n) : NULL;
+    const size_t left = gap ? (size_t)(gap - s) : 0;
+    if (n >= 8 && memcmp(s, "#version", 8) == 0)
+        return 0;
+    if (!gap || memchr(gap + 1, ' ', n - left - 1))
+        return 1;
+    return put_merge(b, p, s, left, gap + 1, n - left - 1, e);
+}
+
+static int no_words(const struct bpe *b, struct err *e)
+{
+    return err_set(e, ERR_VALIDATION, "model.merges[%u]: expected two tokens and one space",
+                   b->merges);
+}
+
 /* Items are "left right" or ["left", "right"]. */
-static int load_merges(struct bpe *b, const char *text, size_t n, struct err *e)
+static int load_json(struct bpe *b, const char *text, size_t n, struct err *e)
 {
     struct json_reader j = json_reader(text, n);
     struct buf l = BUF_INIT, r = BUF_INIT;
@@ -147,24 +235,77 @@ static int load_merges(struct bpe *b, const char *text, size_t n, struct err *e)
             else
                 jr_fail(&j, "a pair of strings");
         } else if (jr_string(&j, &l)) {
-            char *gap = l.len ? memchr(l.p, ' ', l.len) : NULL;
-            size_t ln = gap ? (size_t)(gap - l.p) : 0;
-            if (l.len >= 8 && memcmp(l.p, "#version", 8) == 0)
-                continue;
-            if (!gap || memchr(gap + 1, ' ', l.len - ln - 1)) {
-                jr_fail(&j, "two tokens and one space");
-                break;
-            }
-            rc = put_merge(b, &p, l.p, ln, gap + 1, l.len - ln - 1, e);
+            rc = put_words(b, &p, l.p ? l.p : "", l.len, e);
         }
     }
-    rc = rc == 0 ? add_pending(b, &p, e) : rc;
+    if (rc == 0)
+        rc = add_pending(b, &p, e);
+    else if (rc == 1)
+        rc = no_words(b, e);
     if (rc == 0 && j.fault)
         rc = err_set(e, ERR_VALIDATION, "model.merges[%u]: expected %s", b->merges, j.fault);
     buf_free(&l);
     buf_free(&r);
     buf_free(&p.text);
     return rc;
+}
+
+/* "left right" of a GGUF file. */
+static int load_words(struct bpe *b, const struct gguf_value *list, struct err *e)
+{
+    struct pending p = {.text = BUF_INIT};
+    const uint8_t *at = list->data;
+    struct gguf_str s;
+    int rc = reserve(b, list->n) == 0 ? 0 : err_nomem(e);
+    while (rc == 0 && gguf_next(list, &at, &s))
+        rc = put_words(b, &p, s.p, s.n, e);
+    if (rc == 0)
+        rc = add_pending(b, &p, e);
+    else if (rc == 1)
+        rc = no_words(b, e);
+    buf_free(&p.text);
+    return rc;
+}
+
+/* Merges of pieces. Their ids are known, unless two tokens have one text. */
+static int add_scored(struct bpe *b, const struct scored_piece *pieces,
+                      const struct scored_merge *m, size_t n, uint32_t *joined, struct err *e)
+{
+    struct vocab_key part[3 * PENDING];
+    uint32_t id[3 * PENDING];
+    for (size_t i = 0; i < n; i++, m++) {
+        const struct scored_piece *s = &pieces[m->id];
+        part[3 * i + LEFT] = (struct vocab_key){s->p, m->cut};
+        part[3 * i + RIGHT] = (struct vocab_key){s->p + m->cut, s->n - m->cut};
+        part[3 * i + JOINED] = (struct vocab_key){s->p, s->n};
+        id[3 * i + LEFT] = m->left;
+        id[3 * i + RIGHT] = m->right;
+        id[3 * i + JOINED] = m->id;
+    }
+    return vocab_unique(b->vocab) ? add_found(b, part, id, n, e) : add_all(b, part, n, joined, e);
+}
+
+static int load_scored(struct bpe *b, const struct gguf_lists *l, struct err *e)
+{
+    struct scored_merge *m = NULL;
+    size_t n = 0;
+    uint32_t joined = 0;
+    const struct vocab *ids = vocab_unique(b->vocab) ? b->vocab : NULL;
+    int rc = scored_merges(l->pieces, l->vocab.n, ids, &m, &n, e);
+    if (rc == 0 && reserve(b, n) != 0)
+        rc = err_nomem(e);
+    for (size_t at = 0; at < n && rc == 0; at += PENDING)
+        rc = add_scored(b, l->pieces, m + at, n - at < PENDING ? n - at : PENDING, &joined, e);
+    free(m);
+    return rc;
+}
+
+static int load_merges(struct bpe *b, const struct bpe_merges *m, struct err *e)
+{
+    if (!m->lists)
+        return load_json(b, m->json, m->n, e);
+    return m->lists->pieces ? load_scored(b, m->lists, e)
+                            : load_words(b, m->lists->vocab.merges, e);
 }
 
 static void load_symbols(struct bpe *b)
@@ -227,7 +368,7 @@ static char *affix(const cJSON *j, const char *key) /* "" means none */
     return *s ? strdup(s) : NULL;
 }
 
-int bpe_load(struct bpe *b, const struct vocab *v, const cJSON *j, const char *merges, size_t n,
+int bpe_load(struct bpe *b, const struct vocab *v, const cJSON *j, const struct bpe_merges *merges,
              bool on_bytes, struct err *e)
 {
     const char *unk = json_str(j, "unk_token", NULL);
@@ -244,7 +385,7 @@ int bpe_load(struct bpe *b, const struct vocab *v, const cJSON *j, const char *m
     load_symbols(b);
     if (grow(b) != 0)
         return err_nomem(e);
-    if (load_merges(b, merges, n, e) != 0)
+    if (load_merges(b, merges, e) != 0)
         return -1;
     if (b->on_bytes && b->may_cut && load_bytes(b) != 0)
         return err_nomem(e);

@@ -80,7 +80,7 @@ static int put_merged(const struct spm *m, struct buf *b, struct err *e)
         const bool part = p->kind == SPM_NORMAL || p->kind == SPM_USER_DEFINED;
         list[i] = (struct scored_piece){p->p, part ? p->n : 0, p->score};
     }
-    int rc = scored_merges(list, m->n, b, e);
+    int rc = scored_merges_json(list, m->n, b, e);
     free(list);
     return rc;
 }

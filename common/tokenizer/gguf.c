@@ -1,6 +1,6 @@
 /* Converts a GGUF file's tokenizer to tokenizer.json and tokenizer_config.json. */
 #include "common/buf.h"
-#include "common/gguf/vocab.h"
+#include "common/tokenizer/gguf_lists.h"
 #include "common/tokenizer/gguf_steps.h"
 #include "common/tokenizer/scored.h"
 #include <cjson/cJSON.h>
@@ -73,15 +73,21 @@ static bool takes_part(const struct gguf_vocab *v, uint32_t id)
     return t != GGUF_UNUSED && t != GGUF_CONTROL && t != GGUF_UNKNOWN && t != GGUF_BYTE;
 }
 
-static int put_scored(struct buf *b, const struct gguf_vocab *v, struct err *e)
+static struct scored_piece *pieces(const struct gguf_vocab *v, struct err *e)
 {
     struct scored_piece *list = calloc(v->n, sizeof(*list));
     if (!list)
-        return err_nomem(e);
+        return err_nomem(e), NULL;
     for (uint32_t id = 0; id < v->n; id++)
         list[id] = (struct scored_piece){v->text[id].p, takes_part(v, id) ? v->text[id].n : 0,
                                          (float)gguf_number_at(v->scores, id)};
-    int rc = scored_merges(list, v->n, b, e);
+    return list;
+}
+
+static int put_scored(struct buf *b, const struct gguf_vocab *v, struct err *e)
+{
+    struct scored_piece *list = pieces(v, e);
+    int rc = list ? scored_merges_json(list, v->n, b, e) : -1;
     free(list);
     return rc;
 }
@@ -223,9 +229,15 @@ static void put_around(struct buf *b, const struct gguf_vocab *v)
     buf_str(b, "}}");
 }
 
-static int put_model(struct buf *b, const struct gguf_vocab *v, struct err *e)
+static bool is_bpe(const struct gguf_vocab *v)
 {
-    const bool pieces = v->kind == GGUF_PIECES;
+    return v->kind == GGUF_BYTES || v->kind == GGUF_PIECES;
+}
+
+/* `apart`: without the lists of BPE, which are long. */
+static int put_model(struct buf *b, const struct gguf_vocab *v, bool apart, struct err *e)
+{
+    const bool with_pieces = v->kind == GGUF_PIECES;
     int rc = 0;
     buf_str(b, "\"model\":");
     if (v->kind == GGUF_WORDS)
@@ -233,19 +245,22 @@ static int put_model(struct buf *b, const struct gguf_vocab *v, struct err *e)
     if (v->kind == GGUF_UNIGRAM)
         return gguf_put_unigram(b, v, e);
     buf_str(b, "{\"type\":\"BPE\",");
-    if (pieces)
+    if (with_pieces)
         buf_str(b, "\"byte_fallback\":true,\"fuse_unk\":true,");
     else
         buf_fmt(b, "\"ignore_merges\":%s,", v->pre->ignore_merges ? "true" : "false");
-    if (pieces && v->unk >= 0 && v->text[v->unk].n) {
+    if (with_pieces && v->unk >= 0 && v->text[v->unk].n) {
         buf_str(b, "\"unk_token\":");
         str(b, v->text[v->unk]);
         buf_ch(b, ',');
     }
     buf_str(b, "\"vocab\":{");
-    gguf_put_vocab(b, v);
+    if (!apart)
+        gguf_put_vocab(b, v);
     buf_str(b, "},\"merges\":[");
-    if (v->scores)
+    if (apart)
+        ;
+    else if (v->scores)
         rc = put_scored(b, v, e);
     else
         put_merges(b, v->merges);
@@ -271,22 +286,51 @@ static void put_steps(struct buf *b, const struct gguf_vocab *v)
     }
 }
 
+static int put_all(struct buf *out, const struct gguf_vocab *v, const char *unlisted, bool apart,
+                   struct err *e)
+{
+    buf_str(out, "{\"version\":\"1.0\",\"added_tokens\":[");
+    put_added(out, v, unlisted);
+    buf_str(out, "],");
+    put_steps(out, v);
+    buf_str(out, ",\"post_processor\":");
+    put_around(out, v);
+    buf_ch(out, ',');
+    int rc = put_model(out, v, apart, e);
+    buf_ch(out, '}');
+    return rc == 0 && out->oom ? err_nomem(e) : rc;
+}
+
 int gguf_tokenizer(const struct gguf *g, const char *unlisted, struct buf *out, struct err *e)
 {
     struct gguf_vocab v;
     if (gguf_vocab_open(&v, g, e))
         return -1;
-    buf_str(out, "{\"version\":\"1.0\",\"added_tokens\":[");
-    put_added(out, &v, unlisted);
-    buf_str(out, "],");
-    put_steps(out, &v);
-    buf_str(out, ",\"post_processor\":");
-    put_around(out, &v);
-    buf_ch(out, ',');
-    int rc = put_model(out, &v, e);
-    buf_ch(out, '}');
+    int rc = put_all(out, &v, unlisted, false, e);
     gguf_vocab_close(&v);
-    return rc == 0 && out->oom ? err_nomem(e) : rc;
+    return rc;
+}
+
+int gguf_lists_open(struct gguf_lists *l, const struct gguf *g, const char *unlisted, struct err *e)
+{
+    *l = (struct gguf_lists){.apart = false};
+    if (gguf_vocab_open(&l->vocab, g, e))
+        return -1;
+    l->apart = is_bpe(&l->vocab);
+    int rc = put_all(&l->json, &l->vocab, unlisted, l->apart, e);
+    if (rc == 0 && l->apart && l->vocab.scores && !(l->pieces = pieces(&l->vocab, e)))
+        rc = -1;
+    if (rc)
+        gguf_lists_close(l);
+    return rc;
+}
+
+void gguf_lists_close(struct gguf_lists *l)
+{
+    gguf_vocab_close(&l->vocab);
+    buf_free(&l->json);
+    free(l->pieces);
+    *l = (struct gguf_lists){.apart = false};
 }
 
 /* ---------------------------------------------------------------- tokenizer_config.json */

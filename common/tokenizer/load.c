@@ -2,9 +2,10 @@
  * into tables, small ones through a JSON tree. */
 #include "common/cleanup.h"
 #include "common/clock.h"
-#include "common/gguf/set.h"
+#include "common/gguf/projector.h"
 #include "common/json/reader.h"
 #include "common/model_file.h"
+#include "common/tokenizer/gguf_lists.h"
 #include "common/tokenizer/score.h"
 #include "common/tokenizer/tokenizer_impl.h"
 #include "common/utf8.h"
@@ -21,12 +22,41 @@ struct section {
 };
 struct sections {
     struct section added, normalizer, pre, post, decoder, model, vocab, merges;
-    struct buf model_rest; /* the model object without vocab and merges, as JSON */
+    const struct gguf_lists *lists; /* replace vocab and merges; NULL: they are in the text */
+    struct buf model_rest;          /* the model object without vocab and merges, as JSON */
 };
 
 static bool absent(const struct section *x)
 {
     return !x->s || (x->end - x->s == 4 && memcmp(x->s, "null", 4) == 0);
+}
+
+/* The parts of the model, in the same pass: they are most of the text. */
+static void split_model(struct json_reader *j, struct sections *x)
+{
+    struct buf key = BUF_INIT;
+    struct section v;
+    bool first = true;
+    x->model.s = j->p;
+    jr_open(j, '{');
+    buf_reset(&x->model_rest);
+    buf_ch(&x->model_rest, '{');
+    while (jr_more(j, '}', &first) && jr_key(j, &key) && jr_skip(j, &v.s, &v.end)) {
+        if (key.len == 5 && memcmp(key.p, "vocab", 5) == 0) {
+            x->vocab = v;
+        } else if (key.len == 6 && memcmp(key.p, "merges", 6) == 0) {
+            x->merges = v;
+        } else {
+            if (x->model_rest.len > 1)
+                buf_ch(&x->model_rest, ',');
+            buf_json_str(&x->model_rest, key.p ? key.p : "", key.len);
+            buf_ch(&x->model_rest, ':');
+            buf_add(&x->model_rest, v.s, (size_t)(v.end - v.s));
+        }
+    }
+    buf_ch(&x->model_rest, '}');
+    buf_free(&key);
+    x->model.end = j->p;
 }
 
 static int find_sections(struct sections *x, const char *s, size_t n, struct err *e)
@@ -42,42 +72,25 @@ static int find_sections(struct sections *x, const char *s, size_t n, struct err
     struct section v;
     bool first = true;
     jr_open(&j, '{');
-    while (jr_more(&j, '}', &first) && jr_key(&j, &key) && jr_skip(&j, &v.s, &v.end))
+    while (jr_more(&j, '}', &first) && jr_key(&j, &key)) {
+        if (key.len == 5 && memcmp(key.p, "model", 5) == 0 && jr_next(&j) == JR_OBJECT) {
+            split_model(&j, x);
+            continue;
+        }
+        if (!jr_skip(&j, &v.s, &v.end))
+            break;
         for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
             if (key.len == strlen(known[i].key) && memcmp(key.p, known[i].key, key.len) == 0)
                 *known[i].to = v;
+    }
     buf_free(&key);
     if (j.fault)
         return err_set(e, ERR_VALIDATION, "expected %s at byte %zu", j.fault, (size_t)(j.p - s));
-    return absent(&x->model) ? err_set(e, ERR_VALIDATION, "model: missing") : 0;
-}
-
-static int split_model(struct sections *x, struct err *e)
-{
-    struct json_reader j = json_reader(x->model.s, (size_t)(x->model.end - x->model.s));
-    struct buf key = BUF_INIT;
-    struct section v;
-    bool first = true;
-    jr_open(&j, '{');
-    buf_ch(&x->model_rest, '{');
-    while (jr_more(&j, '}', &first) && jr_key(&j, &key) && jr_skip(&j, &v.s, &v.end)) {
-        if (key.len == 5 && memcmp(key.p, "vocab", 5) == 0) {
-            x->vocab = v;
-        } else if (key.len == 6 && memcmp(key.p, "merges", 6) == 0) {
-            x->merges = v;
-        } else {
-            if (x->model_rest.len > 1)
-                buf_ch(&x->model_rest, ',');
-            buf_json_str(&x->model_rest, key.p ? key.p : "", key.len);
-            buf_ch(&x->model_rest, ':');
-            buf_add(&x->model_rest, v.s, (size_t)(v.end - v.s));
-        }
-    }
-    buf_ch(&x->model_rest, '}');
-    buf_free(&key);
-    if (j.fault)
-        return err_set(e, ERR_VALIDATION, "model: expected %s", j.fault);
-    return x->model_rest.oom ? err_nomem(e) : 0;
+    if (x->model_rest.oom)
+        return err_nomem(e);
+    if (absent(&x->model))
+        return err_set(e, ERR_VALIDATION, "model: missing");
+    return x->model_rest.len ? 0 : err_set(e, ERR_VALIDATION, "model: expected an object");
 }
 
 /* {"text": id, ..} */
@@ -100,6 +113,21 @@ static int read_vocab(struct vocab *v, const struct section *x, struct err *e)
     if (rc == 0 && j.fault)
         rc = err_set(e, ERR_VALIDATION, "expected %s", j.fault);
     return rc == 0 ? 0 : err_wrap(e, "model.vocab");
+}
+
+/* The vocabulary of a GGUF file. */
+static int take_vocab(struct vocab *v, const struct gguf_vocab *from, struct err *e)
+{
+    size_t bytes = 0;
+    int rc = 0;
+    for (uint32_t id = 0; id < from->n; id++)
+        bytes += from->text[id].n;
+    if (vocab_reserve(v, from->n, bytes) != 0)
+        return err_nomem(e);
+    for (uint32_t id = 0; id < from->n && rc == 0; id++)
+        if (from->text[id].n) /* else an unused id */
+            rc = vocab_put(v, from->text[id].p, from->text[id].n, id, e);
+    return rc;
 }
 
 /* [["text", score], ..] */
@@ -155,11 +183,15 @@ static bool ends_in_bytes(const struct steps *pre)
 
 static int load_bpe(struct tokenizer *t, const struct sections *x, const cJSON *j, struct err *e)
 {
+    const struct gguf_lists *l = x->lists;
     if (absent(&x->merges))
         return err_set(e, ERR_VALIDATION, "model.merges: missing");
-    if (read_vocab(&t->vocab, &x->vocab, e) != 0 ||
-        bpe_load(&t->bpe, &t->vocab, j, x->merges.s, (size_t)(x->merges.end - x->merges.s),
-                 ends_in_bytes(&t->pre), e) != 0)
+    const struct bpe_merges m = {x->merges.s, (size_t)(x->merges.end - x->merges.s), l};
+    if (l ? take_vocab(&t->vocab, &l->vocab, e) : read_vocab(&t->vocab, &x->vocab, e))
+        return -1;
+    if (t->lazy)
+        return 0;
+    if (bpe_load(&t->bpe, &t->vocab, j, &m, ends_in_bytes(&t->pre), e) != 0)
         return -1;
     if (t->bpe.on_bytes) /* the model reads the bytes directly */
         t->pre.n--;
@@ -169,8 +201,6 @@ static int load_bpe(struct tokenizer *t, const struct sections *x, const cJSON *
 static int load_model(struct tokenizer *t, struct sections *x, struct err *e)
 {
     double *scores = NULL;
-    if (split_model(x, e) != 0)
-        return -1;
     if (absent(&x->vocab))
         return err_set(e, ERR_VALIDATION, "model.vocab: missing");
     cJSON *j = json_parse(x->model_rest.p, x->model_rest.len, e);
@@ -179,13 +209,13 @@ static int load_model(struct tokenizer *t, struct sections *x, struct err *e)
         rc = load_bpe(t, x, j, e);
     else if (rc == 0 && t->kind == MODEL_UNIGRAM) {
         rc = read_scores(&t->vocab, &scores, &x->vocab, e);
-        if (rc == 0)
+        if (rc == 0 && !t->lazy)
             rc = unigram_load(&t->unigram, &t->vocab, scores, j, e);
         else
             free(scores);
     } else if (rc == 0) {
         rc = read_vocab(&t->vocab, &x->vocab, e);
-        if (rc == 0)
+        if (rc == 0 && !t->lazy)
             rc = wordpiece_load(&t->wordpiece, &t->vocab, j, t->kind == MODEL_WORDLEVEL, e);
     }
     cJSON_Delete(j);
@@ -226,15 +256,16 @@ static int with_tree(struct tokenizer *t, const struct section *x, const char *n
     return rc == 0 ? 0 : err_wrap(e, "%s", name);
 }
 
-static int load_all(struct tokenizer *t, const char *s, size_t n, struct err *e)
+static int load_all(struct tokenizer *t, const char *s, size_t n, const struct gguf_lists *lists,
+                    struct err *e)
 {
-    struct sections x = {0};
+    struct sections x = {.lists = lists};
     if (!utf8_valid(s, n))
         return err_set(e, ERR_VALIDATION, "not UTF-8");
     int rc = find_sections(&x, s, n, e);
-    if (rc == 0)
+    if (rc == 0 && !t->lazy)
         rc = with_tree(t, &x.normalizer, "normalizer", load_normalizer, e);
-    if (rc == 0)
+    if (rc == 0 && !t->lazy)
         rc = with_tree(t, &x.pre, "pre_tokenizer", load_pre, e);
     if (rc == 0)
         rc = load_model(t, &x, e);
@@ -261,44 +292,84 @@ static cJSON *beside(const char *dir, const char *name)
     return model_file_json(path, MAX_CONFIG, &ignored);
 }
 
-struct tokenizer *tokenizer_load_text(const char *s, size_t n, struct err *e)
+/* `lazy`: the folder or file of a tokenizer that is loaded lazily, or NULL. */
+static struct tokenizer *load_text(const char *s, size_t n, const struct gguf_lists *lists,
+                                   const char *lazy, struct err *e)
 {
     struct tokenizer *t = calloc(1, sizeof *t);
     if (!t)
         return err_nomem(e), NULL;
     t->stamp = (uint64_t)clock_ns();
-    if (load_all(t, s, n, e) != 0) {
+    if ((lazy && !(t->lazy = lazy_new(lazy, e))) || load_all(t, s, n, lists, e) != 0) {
         tokenizer_free(t);
         return NULL;
     }
     return t;
 }
 
-struct tokenizer *tokenizer_load(const char *dir, struct err *e)
+struct tokenizer *tokenizer_load_text(const char *s, size_t n, struct err *e)
+{
+    return load_text(s, n, NULL, NULL, e);
+}
+
+struct gguf_load {
+    const char *path, *lazy;
+    struct tokenizer *t;
+};
+
+static int load_lists(const struct gguf_set *s, void *arg, struct err *e)
+{
+    struct gguf_load *g = arg;
+    struct gguf_lists l;
+    if (gguf_lists_open(&l, &s->files[0], gguf_projector_unlisted(s), e))
+        return -1;
+    g->t = load_text(l.json.p, l.json.len, l.apart ? &l : NULL, g->lazy, e);
+    gguf_lists_close(&l);
+    return g->t ? 0 : err_wrap(e, "%s/tokenizer.json", g->path);
+}
+
+static struct tokenizer *load_file(const char *path, const char *lazy, struct err *e)
+{
+    size_t n = 0;
+    CLEANUP(cleanup_free) char *s = model_file_read(path, MAX_FILE, &n, e);
+    struct tokenizer *t = s ? load_text(s, n, NULL, lazy, e) : NULL;
+    if (s && !t)
+        err_wrap(e, "%s", path);
+    return t;
+}
+
+static struct tokenizer *load(const char *dir, bool lazily, struct err *e)
 {
     char path[PATH_MAX];
     struct stat st;
-    size_t n = 0;
-    bool is_dir = (stat(dir, &st) == 0 && S_ISDIR(st.st_mode)) || gguf_is_file(dir);
+    struct gguf_load g = {.path = dir, .lazy = lazily ? dir : NULL};
+    const bool is_gguf = gguf_is_file(dir);
+    const bool is_dir = (stat(dir, &st) == 0 && S_ISDIR(st.st_mode)) || is_gguf;
     if (snprintf(path, sizeof path, is_dir ? "%s/tokenizer.json" : "%s", dir) >= (int)sizeof path)
         return err_set(e, ERR_VALIDATION, "%.80s..: path too long", dir), NULL;
-    CLEANUP(cleanup_free) char *s = model_file_read(path, MAX_FILE, &n, e);
-    if (!s)
+    if (!is_gguf)
+        g.t = load_file(path, g.lazy, e);
+    else if (model_file_gguf(dir, load_lists, &g, e))
         return NULL;
-    struct tokenizer *t = tokenizer_load_text(s, n, e);
-    if (!t)
-        return err_wrap(e, "%s", path), NULL;
-    if (is_dir) {
-        t->config = beside(dir, "tokenizer_config.json");
-        t->special_map = beside(dir, "special_tokens_map.json");
+    if (g.t && is_dir && !lazily) {
+        g.t->config = beside(dir, "tokenizer_config.json");
+        g.t->special_map = beside(dir, "special_tokens_map.json");
     }
-    return t;
+    return g.t;
+}
+
+struct tokenizer *tokenizer_load(const char *dir, struct err *e) { return load(dir, false, e); }
+
+struct tokenizer *tokenizer_load_lazily(const char *dir, struct err *e)
+{
+    return load(dir, true, e);
 }
 
 void tokenizer_free(struct tokenizer *t)
 {
     if (!t)
         return;
+    lazy_free(t->lazy);
     tok_decoder_free(&t->decoder);
     post_free(&t->post);
     added_free(&t->added);

@@ -9,6 +9,8 @@
 struct bytes_work {
     struct decode_work run;
     struct buf text;
+    size_t before; /* bytes of the literal token, decoded alone */
+    bool bytes, fallback;
 };
 
 static bool has_step(const struct decoder *d, enum decode_kind kind)
@@ -34,26 +36,27 @@ static bool visible_bytes(const char *s, size_t n, struct buf *out)
     return true;
 }
 
-/* Decodes it after a literal token, and returns the text after that one. */
+/* Decodes a literal token, and `s` after it if it is not NULL. */
+static void decode_after(const struct tokenizer *t, struct bytes_work *w, const char *s, size_t n)
+{
+    strings_reset(&w->run.in);
+    buf_reset(&w->text);
+    buf_str(&w->run.in.text, "x");
+    strings_close(&w->run.in);
+    if (s) {
+        buf_add(&w->run.in.text, s, n);
+        strings_close(&w->run.in);
+    }
+    decoder_run(&t->decoder, &w->run, &w->text);
+}
+
+/* The text after that of the literal token. */
 static void decoded_bytes(const struct tokenizer *t, struct bytes_work *w, const char *s, size_t n,
                           struct buf *out)
 {
-    size_t before = 0;
-    for (int both = 0; both < 2; both++) {
-        strings_reset(&w->run.in);
-        buf_reset(&w->text);
-        buf_str(&w->run.in.text, "x");
-        strings_close(&w->run.in);
-        if (both) {
-            buf_add(&w->run.in.text, s, n);
-            strings_close(&w->run.in);
-        }
-        decoder_run(&t->decoder, &w->run, &w->text);
-        if (!both)
-            before = w->text.len;
-    }
-    if (w->text.len > before)
-        buf_add(out, w->text.p + before, w->text.len - before);
+    decode_after(t, w, s, n);
+    if (w->text.len > w->before)
+        buf_add(out, w->text.p + w->before, w->text.len - w->before);
 }
 
 static void token_bytes(const struct tokenizer *t, struct bytes_work *w, uint32_t id,
@@ -70,12 +73,12 @@ static void token_bytes(const struct tokenizer *t, struct bytes_work *w, uint32_
     s = vocab_text(&t->vocab, id, &n);
     if (!s)
         return;
-    if (has_step(&t->decoder, DECODE_BYTES)) {
+    if (w->bytes) {
         if (!visible_bytes(s, n, out))
             buf_add(out, s, n);
         return;
     }
-    int byte = has_step(&t->decoder, DECODE_FALLBACK) ? byte_token(s, n) : -1;
+    int byte = w->fallback ? byte_token(s, n) : -1;
     if (byte >= 0)
         buf_ch(out, (char)byte);
     else
@@ -84,7 +87,10 @@ static void token_bytes(const struct tokenizer *t, struct bytes_work *w, uint32_
 
 int tokenizer_token_bytes(const struct tokenizer *t, struct buf *bytes, size_t *end)
 {
-    struct bytes_work w = {0};
+    struct bytes_work w = {.bytes = has_step(&t->decoder, DECODE_BYTES),
+                           .fallback = has_step(&t->decoder, DECODE_FALLBACK)};
+    decode_after(t, &w, NULL, 0);
+    w.before = w.text.len;
     uint32_t size = tokenizer_vocab_size(t);
     for (uint32_t id = 0; id < size; id++) {
         token_bytes(t, &w, id, bytes);

@@ -36,6 +36,9 @@ int64_t tokenizer_id(const struct tokenizer *t, const char *token)
 
 const char *tokenizer_special(const struct tokenizer *t, const char *name)
 {
+    struct err unknown = ERR_INIT;
+    if (!(t = tokenizer_whole(t, &unknown)))
+        return NULL;
     const cJSON *const in[] = {t->config, t->special_map};
     for (int i = 0; i < 2; i++) {
         const char *s = json_str(in[i], name, NULL);
@@ -212,6 +215,8 @@ static int drop_guards(struct step_work *w, struct err *e)
 int tokenizer_encode(const struct tokenizer *t, const char *s, size_t n, unsigned flags,
                      struct tok_scratch **scratch, struct tok_ids *out, struct err *e)
 {
+    if (!(t = tokenizer_whole(t, e)))
+        return -1;
     struct tok_scratch *x = scratch_for(t, scratch);
     if (!x)
         return err_nomem(e);

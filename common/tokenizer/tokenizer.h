@@ -21,6 +21,10 @@ struct tokenizer;
  * file, or the path of a tokenizer.json. Caller owns the result. Errors name the file, the section
  * and the expected value. */
 struct tokenizer *tokenizer_load(const char *dir, struct err *e);
+/* The same for who decodes and seldom encodes: vocabulary and decoder. The rest is loaded when
+ * tokenizer_encode() or tokenizer_special() first needs it, by then with tokenizer_load()'s
+ * errors. */
+struct tokenizer *tokenizer_load_lazily(const char *dir, struct err *e);
 void tokenizer_free(struct tokenizer *t); /* NULL is allowed */
 
 /* largest id + 1, including added tokens */

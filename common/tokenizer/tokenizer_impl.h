@@ -30,6 +30,7 @@ struct post {
     bool trim, keep_first;
 };
 
+struct tok_lazy; /* lazy.c */
 struct tokenizer {
     uint64_t stamp; /* distinguishes tokenizers loaded at the same address */
     struct vocab vocab;
@@ -42,6 +43,7 @@ struct tokenizer {
     struct post post;
     struct decoder decoder;
     bool needs_offsets;          /* a step needs positions in the original text */
+    struct tok_lazy *lazy;       /* NULL: everything is loaded */
     cJSON *config, *special_map; /* tokenizer_config.json, special_tokens_map.json; NULL: none */
 };
 
@@ -54,6 +56,13 @@ struct tok_scratch {
 
 /* load.c: loads from the text of a tokenizer.json */
 struct tokenizer *tokenizer_load_text(const char *s, size_t n, struct err *e);
+
+/* lazy.c: what is loaded at the first need. NULL: out of memory. */
+struct tok_lazy *lazy_new(const char *dir, struct err *e);
+void lazy_free(struct tok_lazy *l);
+/* `t` itself, or the whole tokenizer instead of a lazy one, which owns it. Any thread. NULL: the
+ * errors of tokenizer_load(). */
+const struct tokenizer *tokenizer_whole(const struct tokenizer *t, struct err *e);
 
 /* post.c */
 int post_load(struct post *p, const cJSON *j, struct err *e);

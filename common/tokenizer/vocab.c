@@ -39,9 +39,8 @@ static uint32_t probe(const struct vocab *v, uint32_t h, const char *s, size_t n
     return i;
 }
 
-static int grow_slots(struct vocab *v)
+static int set_slots(struct vocab *v, uint32_t cap)
 {
-    uint32_t cap = v->slot ? (v->mask + 1) * 2 : 1024;
     if (!v->seed)
         v->seed = (uint64_t)clock_ns() ^ (uintptr_t)v;
     struct vocab_slot *old = v->slot, *new = malloc(cap * sizeof *new);
@@ -62,11 +61,13 @@ static int grow_slots(struct vocab *v)
     return 0;
 }
 
-static int grow_ids(struct vocab *v, uint32_t id)
+/* A miss probes 8 slots on average at this load, which are one line of a cache. */
+static bool full(uint32_t count, uint32_t cap) { return count >= cap / 4 * 3; }
+
+static int grow_slots(struct vocab *v) { return set_slots(v, v->slot ? (v->mask + 1) * 2 : 1024); }
+
+static int set_ids(struct vocab *v, uint32_t cap)
 {
-    uint32_t cap = v->cap ? v->cap : 1024;
-    while (cap <= id)
-        cap *= 2;
     struct vocab_at *tok = realloc(v->tok, cap * sizeof *tok);
     if (!tok)
         return -1;
@@ -74,6 +75,28 @@ static int grow_ids(struct vocab *v, uint32_t id)
     v->tok = tok;
     v->cap = cap;
     return 0;
+}
+
+static int grow_ids(struct vocab *v, uint32_t id)
+{
+    uint32_t cap = v->cap ? v->cap : 1024;
+    while (cap <= id)
+        cap *= 2;
+    return set_ids(v, cap);
+}
+
+int vocab_reserve(struct vocab *v, uint32_t n, size_t bytes)
+{
+    uint32_t slots = 1024;
+    if (n > VOCAB_MAX_ID) /* vocab_put() refuses it, with a message */
+        n = VOCAB_MAX_ID;
+    while (full(n, slots))
+        slots *= 2;
+    if ((!v->slot || slots > v->mask + 1) && set_slots(v, slots) != 0)
+        return -1;
+    if (n > v->cap && set_ids(v, n) != 0)
+        return -1;
+    return buf_reserve(&v->text, bytes + n);
 }
 
 int vocab_put(struct vocab *v, const char *s, size_t n, uint32_t id, struct err *e)
@@ -84,7 +107,7 @@ int vocab_put(struct vocab *v, const char *s, size_t n, uint32_t id, struct err 
         return err_set(e, ERR_VALIDATION, "more than 4 GiB of token texts");
     if (id >= v->cap && grow_ids(v, id) != 0)
         return err_nomem(e);
-    if ((!v->slot || v->count >= v->mask / 2) && grow_slots(v) != 0)
+    if ((!v->slot || full(v->count, v->mask + 1)) && grow_slots(v) != 0)
         return err_nomem(e);
     uint32_t h = (uint32_t)hash_text(v->seed, s, n), i = probe(v, h, s, n);
     v->tok[id] = (struct vocab_at){(uint32_t)v->text.len, (uint32_t)n};
@@ -93,6 +116,7 @@ int vocab_put(struct vocab *v, const char *s, size_t n, uint32_t id, struct err 
     if (v->text.oom)
         return err_nomem(e);
     v->count += v->slot[i].id == NO_ID;
+    v->puts++;
     v->slot[i] = (struct vocab_slot){h, id};
     if (id >= v->size)
         v->size = id + 1;

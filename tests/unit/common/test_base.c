@@ -121,6 +121,21 @@ static void strings_are_escaped_and_always_valid_json(void **state)
     buf_free(&b);
 }
 
+/* At every distance from a run of ASCII, which is checked eight bytes at a time. */
+static void utf8_finds_one_bad_byte(void **state)
+{
+    (void)state;
+    char s[40];
+    for (size_t n = 1; n < sizeof(s); n++)
+        for (size_t at = 0; at < n; at++) {
+            memset(s, 'a', sizeof(s));
+            assert_true(utf8_valid(s, n));
+            s[at] = (char)0xFF;
+            assert_false(utf8_valid(s, n));
+            assert_true(utf8_valid(s, at));
+        }
+}
+
 static void utf8_knows_the_borders(void **state)
 {
     (void)state;
@@ -206,6 +221,7 @@ int main(void)
         cmocka_unit_test(floats_print_as_the_shortest_that_reads_back),
         cmocka_unit_test(strings_are_escaped_and_always_valid_json),
         cmocka_unit_test(utf8_knows_the_borders),
+        cmocka_unit_test(utf8_finds_one_bad_byte),
         cmocka_unit_test(json_refuses_what_cjson_lets_through),
         cmocka_unit_test(json_readers_treat_null_and_wrong_types_as_absent),
     };

@@ -49,6 +49,66 @@ static void encodes(const char *text, const uint32_t *want, uint32_t n)
     encodes(text, (const uint32_t[]){__VA_ARGS__},                                                 \
             sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 
+static const char lazy_json[] =
+    "{\"added_tokens\":[{\"id\":4,\"content\":\"<s>\",\"special\":true}],\"model\":{\"type\":"
+    "\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"abb\":3},\"merges\":[\"a b\",\"ab %s\"]},"
+    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<"
+    "s>\""
+    ",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"special_tokens\":{\"<s>\":{"
+    "\"id\":\"<s>\",\"ids\":[4]}}},\"decoder\":{\"type\":\"Fuse\"}}";
+
+static struct tokenizer *lazy(const char *right)
+{
+    struct err e = ERR_INIT;
+    char json[1000];
+    snprintf(json, sizeof(json), lazy_json, right);
+    put_text("tokenizer.json", json);
+    struct tokenizer *t = tokenizer_load_lazily(root, &e);
+    if (!t)
+        fail_msg("%s", e.msg);
+    return t;
+}
+
+/* All but encoding, from the start; and encoding, when it is needed. */
+static void a_lazy_tokenizer_completes_itself(void **state)
+{
+    (void)state;
+    const uint32_t want[] = {4, 3, 0, 2}, ids[] = {4, 2, 3};
+    struct buf text = BUF_INIT;
+    put_text("tokenizer_config.json", "{\"bos_token\":\"<s>\"}");
+    struct tokenizer *t = lazy("b");
+    assert_int_equal(tokenizer_vocab_size(t), 5);
+    assert_int_equal(tokenizer_id(t, "ab"), 2);
+    assert_true(tokenizer_is_special(t, 4));
+    tokenizer_decode(t, ids, 3, true, &text);
+    assert_string_equal(text.p, "ababb");
+    expect_ids(t, "abbaab", want, 4);
+    assert_string_equal(tokenizer_special(t, "bos_token"), "<s>");
+    buf_free(&text);
+    tokenizer_free(t);
+}
+
+/* What only encoding needs is read then: its errors are that call's. */
+static void a_lazy_tokenizer_reads_no_merges(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct tok_scratch *scratch = NULL;
+    struct tok_ids ids = {0};
+    struct buf text = BUF_INIT;
+    struct tokenizer *t = lazy("c");
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(tokenizer_encode(t, "ab", 2, 0, &scratch, &ids, &e), -1);
+        assert_non_null(strstr(e.msg, "model.merges[1]"));
+    }
+    tokenizer_decode(t, (const uint32_t[]){2}, 1, true, &text);
+    assert_string_equal(text.p, "ab");
+    buf_free(&text);
+    tok_ids_free(&ids);
+    tok_scratch_free(scratch);
+    tokenizer_free(t);
+}
+
 static void words_in_lines(void **state)
 {
     (void)state;
@@ -166,6 +226,8 @@ static void foreign_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_lazy_tokenizer_completes_itself, begin, end),
+        cmocka_unit_test_setup_teardown(a_lazy_tokenizer_reads_no_merges, begin, end),
         cmocka_unit_test_setup_teardown(words_in_lines, begin, end),
         cmocka_unit_test_setup_teardown(arrays_in_place_of_objects, begin, end),
         cmocka_unit_test_setup_teardown(ranks, begin, end),
