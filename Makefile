@@ -221,6 +221,8 @@ $(B)/obj/tests/%.o: tests/%.c | $(GEN)
 	$(Q)$(CC) $(ALLFLAGS) -Wno-write-strings -DTEST_DATA='"$(TEST_DATA)"' -c $< -o $@
 
 $(B)/tests/unit/common/rpc/test_rpc_pack: LDFLAGS += -Wl,--wrap=malloc
+$(B)/tests/unit/common/rpc/test_rpc_server: LDFLAGS += -Wl,--wrap=calloc
+$(B)/tests/unit/common/constraint/test_no_memory: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 $(B)/tests/%: $(B)/obj/tests/%.o $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)

@@ -81,4 +81,9 @@ void err_param(struct err *e, const char *path)
     snprintf(e->param, sizeof(e->param), "%s", path);
 }
 
-int(err_nomem)(struct err *e) { return err_set(e, ERR_SYSTEM, "out of memory"); }
+int(err_nomem)(struct err *e)
+{
+    err_set(e, ERR_SYSTEM, "out of memory");
+    e->sys = ENOMEM;
+    return -1;
+}

@@ -62,7 +62,7 @@ int err_wrap(struct err *e, const char *fmt, ...) /* prepends "context: ", keeps
     __attribute__((format(printf, 2, 3)));
 /* Sets e->param, after err_set(), which empties it. */
 void err_param(struct err *e, const char *path);
-int err_nomem(struct err *e); /* ERR_SYSTEM, "out of memory" */
+int err_nomem(struct err *e); /* ERR_SYSTEM, ENOMEM, "out of memory" */
 
 /* The static analyzer sees one file at a time: this shows it that err.c's functions return -1. */
 #ifdef __clang_analyzer__

@@ -253,6 +253,7 @@ static int listen_at(struct serving *v, const struct serve_config *c, char local
                                    .n_methods = service_n_methods,
                                    .ctx = &v->service,
                                    .after = service_after,
+                                   .failed = service_refused,
                                    .cluster = &s->cluster,
                                    .tracer = v->tracer,
                                    .busy_ns = &s->busy_ns};

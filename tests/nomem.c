@@ -4,17 +4,21 @@
  *     NOMEM=/tmp/n LD_PRELOAD=build/tests/nomem.so build/bin/launcher ...
  *
  * The file holds N as eight bytes and is mapped, so that a test turns failures on and off in every
- * process at once. 0, or no file: nothing fails. The draws follow from NOMEM_SEED (1) and the
+ * process at once. 0, or no file: nothing fails. Eight more bytes: how many may fail, of all
+ * processes together, counted down. With NOMEM_RANK only processes with that RANK, which
+ * the launcher sets for each shard, have failures. The draws follow from NOMEM_SEED (1) and the
  * thread. integration/test_no_memory.py uses it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 extern void *__libc_malloc(size_t n);
@@ -22,6 +26,7 @@ extern void *__libc_calloc(size_t n, size_t size);
 extern void *__libc_realloc(void *p, size_t n);
 
 static const volatile uint64_t *every; /* NULL: nothing fails */
+static _Atomic uint64_t *left;         /* NULL: any number may fail */
 static uintptr_t from, to;             /* the program's code */
 
 /* The segment of the running program that its entry point is in. */
@@ -48,14 +53,20 @@ static void find_program(void)
 
 __attribute__((constructor)) static void begin(void)
 {
-    const char *path = getenv("NOMEM");
-    const int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (fd < 0)
+    const char *path = getenv("NOMEM"), *only = getenv("NOMEM_RANK"), *rank = getenv("RANK");
+    if (only && (!rank || strcmp(only, rank)))
+        return;
+    const int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st))
         return;
     find_program();
-    void *p = mmap(NULL, 8, PROT_READ, MAP_SHARED, fd, 0);
+    void *p = mmap(NULL, 16, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
-    every = p == MAP_FAILED ? NULL : p;
+    if (p == MAP_FAILED)
+        return;
+    every = p;
+    left = st.st_size < 16 ? NULL : (_Atomic uint64_t *)p + 1;
 }
 
 static int fails(const void *caller)
@@ -73,6 +84,11 @@ static int fails(const void *caller)
     x ^= x >> 7;
     x ^= x << 17;
     if ((x >> 11) % n)
+        return 0;
+    uint64_t may = left ? *left : 1;
+    while (left && may && !atomic_compare_exchange_weak(left, &may, may - 1))
+        ;
+    if (!may)
         return 0;
     errno = ENOMEM;
     return 1;

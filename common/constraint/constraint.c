@@ -233,11 +233,13 @@ term constraint_enter(struct constraint *c, constraint_state at)
 /* ---------------------------------------------------------------- transitions */
 
 /* Grows `table` to `cap` pointers. */
-static bool widen(const struct constraint *c, void *table, size_t cap)
+static bool widen(struct constraint *c, void *table, size_t cap)
 {
     void **more = realloc(*(void **)table, cap * sizeof(*more));
-    if (!more)
+    if (!more) {
+        term_no_memory(c->pool);
         return false;
+    }
     memset(more + c->cap, 0, (cap - c->cap) * sizeof(*more));
     *(void ***)table = more;
     return true;
@@ -256,7 +258,8 @@ bool constraint_room(struct constraint *c, term t)
     return true;
 }
 
-/* The row of t in `table`, possibly new; NULL: out of memory. Drops all rows if over the limit. */
+/* The row of t in `table`, possibly new; NULL: out of memory, which term_lost() remembers, because
+ * the bytes of an unknown row are not dead. Drops all rows if over the limit. */
 static uint32_t *row_of(struct constraint *c, uint32_t ***table, term t, size_t n)
 {
     const size_t bytes = n * sizeof(uint32_t);
@@ -267,10 +270,12 @@ static uint32_t *row_of(struct constraint *c, uint32_t ***table, term t, size_t 
     if (c->table_bytes > TABLE_BYTES)
         drop_transitions(c);
     uint32_t *row = (*table)[t] = malloc(bytes);
-    if (row) {
-        memset(row, 0xff, bytes);
-        c->table_bytes += bytes;
+    if (!row) {
+        term_no_memory(c->pool);
+        return NULL;
     }
+    memset(row, 0xff, bytes);
+    c->table_bytes += bytes;
     return row;
 }
 

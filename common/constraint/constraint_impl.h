@@ -38,7 +38,7 @@ struct constraint {
 /* Waits for the compilation and takes the lock. Returns the term of `at`. */
 term constraint_enter(struct constraint *c, constraint_state at);
 /* All others require the lock. */
-bool constraint_room(struct constraint *c, term t); /* grows both tables; false: out of memory */
+bool constraint_room(struct constraint *c, term t); /* grows all tables; false: out of memory */
 /* The next state for a byte, or for every byte of a class (or STATES_DIFFER): cached, or computed
  * and cached. */
 term constraint_step(struct constraint *c, term t, uint8_t byte);

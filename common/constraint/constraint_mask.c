@@ -161,8 +161,10 @@ static void end_tokens(struct constraint *c, term at, uint32_t *bits)
     }
 }
 
-static int over_limits(bool memory, struct err *e)
+static int over_limits(const struct constraint *c, bool memory, struct err *e)
 {
+    if (memory && term_lost(c->pool))
+        return err_nomem(e);
     return err_set(e, ERR_GENERATION, "the constraint %s",
                    memory ? "needs too much memory" : "is too complex");
 }
@@ -187,7 +189,7 @@ static struct mask *exact(struct constraint *c, term at, struct err *e)
     end_tokens(c, at, m->bits);
     if (term_spent(c->pool)) {
         free(m);
-        return over_limits(false, e), NULL;
+        return over_limits(c, false, e), NULL;
     }
     c->mask_bytes += bytes;
     return c->mask[at] = m;
@@ -265,7 +267,7 @@ static int fill(struct constraint *c, term at, uint32_t *bits, struct err *e)
         walk(c, &d->open, at, bits);
     end_tokens(c, at, bits);
     if (term_spent(c->pool) || term_full(c->pool))
-        return over_limits(!term_spent(c->pool), e);
+        return over_limits(c, !term_spent(c->pool), e);
     return 0;
 }
 
@@ -274,11 +276,11 @@ int constraint_mask(struct constraint *c, constraint_state at, const struct toke
 {
     const size_t words = (tokens->vocab + (size_t)31) / 32;
     int rc = -1;
-    if (at == CONSTRAINT_SPENT)
-        return over_limits(constraint_full(c), e);
     at = constraint_enter(c, at);
     term_budget(c->pool, MASK_STEPS);
-    if (at == CONSTRAINT_DEAD && c->why.kind)
+    if (at == CONSTRAINT_SPENT)
+        over_limits(c, term_full(c->pool), e);
+    else if (at == CONSTRAINT_DEAD && c->why.kind)
         *e = c->why;
     else if (at == CONSTRAINT_DEAD)
         err_set(e, ERR_GENERATION, "the text does not satisfy its constraint");

@@ -27,7 +27,7 @@ term schema_pattern(struct schema *s, const char *text, struct err *e)
     json_text_exact(&b, text);
     term t = TERM_NONE;
     if (b.oom)
-        err_nomem(e);
+        term_no_memory(s->p);
     else
         t = pattern_term(s->p, b.p ? b.p : "", b.len, PATTERN_SEARCH, SPELL_JSON, e);
     buf_free(&b);

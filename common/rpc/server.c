@@ -2,7 +2,8 @@
  *
  *   armed -> on_arrival -> on_message -> [serial lane] -> answer -> on_sent -> freed
  *
- * The next call object is armed when a call arrives, so that the core always holds one. */
+ * The next call object is armed when a call arrives, so that the core always holds some. Without
+ * memory for it, one that ends is armed again. */
 #include "common/rpc/server.h"
 #include "common/clock.h"
 #include "common/cond.h"
@@ -39,6 +40,7 @@ struct rpc_server {
     pthread_t thread; /* runs the loop and the RPC_AT_ONCE lane */
     struct rpc_op down;
     atomic_int n_calls;
+    atomic_int unarmed;     /* call objects that there was no memory for */
     bool is_down;           /* loop thread */
     struct rpc_mem at_once; /* loop thread */
     struct rpc_guard guard; /* loop thread */
@@ -75,21 +77,37 @@ struct server_call {
 static void on_arrival(struct rpc_op *op, bool ok);
 static void on_message(struct rpc_op *op, bool ok);
 
-static void arm(struct rpc_server *s)
+static void arm_this(struct rpc_server *s, struct server_call *k)
 {
-    struct server_call *k = calloc(1, sizeof(*k));
-    if (!k)
-        return; /* the next arrival retries; without memory no answer is possible */
-    k->s = s;
-    k->op = (struct rpc_op){on_arrival, "arrival"};
-    k->why = grpc_empty_slice();
-    k->trailer = grpc_empty_slice();
+    *k = (struct server_call){.op = {on_arrival, "arrival"},
+                              .s = s,
+                              .why = grpc_empty_slice(),
+                              .trailer = grpc_empty_slice()};
     grpc_call_details_init(&k->details);
     grpc_metadata_array_init(&k->md);
-    atomic_fetch_add(&s->n_calls, 1);
     rpc_expect(s->loop, &k->op);
     grpc_completion_queue *q = rpc_loop_queue(s->loop);
     grpc_server_request_call(s->grpc, &k->c, &k->details, &k->md, q, q, &k->op);
+}
+
+static void arm(struct rpc_server *s)
+{
+    struct server_call *k = calloc(1, sizeof(*k));
+    if (!k) {
+        atomic_fetch_add(&s->unarmed, 1);
+        return;
+    }
+    atomic_fetch_add(&s->n_calls, 1);
+    arm_this(s, k);
+}
+
+/* Whether this one is to be armed again. */
+static bool lacks_one(struct rpc_server *s)
+{
+    int n = atomic_load(&s->unarmed);
+    while (n > 0 && !atomic_compare_exchange_weak(&s->unarmed, &n, n - 1)) {
+    }
+    return n > 0;
 }
 
 static void stop_when_empty(struct rpc_server *s)
@@ -111,6 +129,10 @@ static void free_call(struct server_call *k)
     grpc_metadata_array_destroy(&k->md);
     if (k->c)
         grpc_call_unref(k->c);
+    if (lacks_one(s)) {
+        arm_this(s, k);
+        return;
+    }
     free(k);
     atomic_fetch_sub(&s->n_calls, 1);
     stop_when_empty(s);
@@ -215,6 +237,8 @@ static void answer(struct server_call *k, struct rpc_mem *mem)
     bool failed = handle(k, mem, &code, &e) != 0;
     if (k->parent.sampled)
         add_span(k, code, failed ? e.msg : NULL);
+    if (failed && k->method->lane == RPC_SERIAL && k->s->o.failed)
+        k->s->o.failed(k->s->o.ctx, k->method, code, &e);
     finish(k, code, failed ? e.msg : NULL);
 }
 

@@ -59,4 +59,8 @@ int service_init(struct service *s, const struct service_options *o, struct err 
 void service_free(struct service *s);
 void service_log_status(struct service *s); /* one line at level ERROR; any thread */
 void service_after(void *service);          /* rpc_server_options.after */
+/* rpc_server_options.failed: one of several ranks that lacks memory for a call, which the others
+ * may have run, is out of step with them. This process answers and then ends. */
+void service_refused(void *service, const struct rpc_method *m, grpc_status_code code,
+                     const struct err *e);
 #endif

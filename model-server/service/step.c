@@ -2,18 +2,36 @@
 #include "common/clock.h"
 #include "common/log/log.h"
 #include "model-server/service/impl.h"
+#include <errno.h>
+
+/* This process ends: its launcher starts all ranks again. */
+static void leave(struct service *s)
+{
+    if (atomic_exchange(&s->failed, true))
+        return;
+    LOG(LOG_ERROR,
+        s->o.world > 1 ? "the ranks have lost each other: shutting down"
+                       : "the device is lost: shutting down",
+        LOGI("rank", s->o.rank));
+    rpc_server_stop(s->server);
+}
 
 const ProtobufCMessage *service_failed(struct service *s, const char *rpc, const struct err *e)
 {
     LOG(LOG_ERROR, "rpc failed", LOGS("rpc", rpc), LOGS("error", e->msg));
-    if (engine_broken(s->o.engine) && !atomic_exchange(&s->failed, true)) {
-        LOG(LOG_ERROR,
-            s->o.world > 1 ? "the ranks have lost each other: shutting down"
-                           : "the device is lost: shutting down",
-            LOGI("rank", s->o.rank));
-        rpc_server_stop(s->server);
-    }
+    if (engine_broken(s->o.engine))
+        leave(s);
     return NULL;
+}
+
+void service_refused(void *service, const struct rpc_method *m, grpc_status_code code,
+                     const struct err *e)
+{
+    struct service *s = service;
+    if (s->o.world == 1 || e->sys != ENOMEM || code == GRPC_STATUS_DATA_LOSS)
+        return;
+    LOG(LOG_ERROR, "rpc failed", LOGS("rpc", m->name), LOGS("error", e->msg));
+    leave(s);
 }
 
 void service_after(void *service)

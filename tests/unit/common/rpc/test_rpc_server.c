@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,12 +83,20 @@ static struct reply call_id(const char *target, const char *method, uint64_t id)
     return call(target, method, &b.base);
 }
 
+/* The linker sends every call of calloc in this program through here. */
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+static atomic_bool no_memory;
+
+void *__wrap_calloc(size_t n, size_t size) { return no_memory ? NULL : __real_calloc(n, size); }
+
 /* ------------------------------------------------ a server that echoes */
 struct fixture {
     struct rpc_server *s;
     pthread_t thread;
     int afters;
     _Atomic bool runs; /* a slow call */
+    char failed[64];   /* methods of failed serial calls: their last letters */
 };
 
 static const ProtobufCMessage *echo(void *ctx, const ProtobufCMessage *in, struct rpc_call *c,
@@ -111,6 +120,15 @@ static const ProtobufCMessage *echo(void *ctx, const ProtobufCMessage *in, struc
 }
 static void after(void *ctx) { ((struct fixture *)ctx)->afters++; }
 
+static void failed(void *ctx, const struct rpc_method *m, grpc_status_code code,
+                   const struct err *e)
+{
+    struct fixture *f = ctx;
+    size_t n = strlen(f->failed);
+    snprintf(f->failed + n, sizeof(f->failed) - n, "%c%d%c", m->name[strlen(m->name) - 1], code,
+             e->kind == ERR_GENERATION ? '!' : '?');
+}
+
 static const struct rpc_method methods[] = {
     {"/t.T/Slow", &generate__v3__cached_batch__descriptor, RPC_SERIAL, echo},
     {"/t.T/Fast", &generate__v3__cached_batch__descriptor, RPC_AT_ONCE, echo},
@@ -120,7 +138,8 @@ static void *run(void *s) { return rpc_server_run(s), NULL; }
 
 static struct rpc_server *open_at(struct fixture *f, const char *address, struct err *e)
 {
-    return rpc_server_open(&(struct rpc_server_options){address, methods, 2, f, after}, e);
+    return rpc_server_open(
+        &(struct rpc_server_options){address, methods, 2, f, after, .failed = failed}, e);
 }
 static void start(struct fixture *f, const char *address)
 {
@@ -165,6 +184,7 @@ static void answers(void **state)
     assert_int_equal(call(t, "/t.T/Slow", &wrong.base).code, GRPC_STATUS_INVALID_ARGUMENT);
     stop(&f);
     assert_true(f.afters == 3);
+    assert_string_equal(f.failed, "w13!w3?"); /* the second one was seen by no handler */
     struct stat st;
     char gone[140];
     snprintf(gone, sizeof(gone), "%s/a.lock", dir);
@@ -269,6 +289,22 @@ static void tcp(void **state)
     stop(&f);
 }
 
+/* Each call lacks the memory for the object of a next one. */
+static void calls_are_received_after_memory_ran_out(void **state)
+{
+    (void)state;
+    struct fixture f;
+    char addr[120], t[120];
+    paths(addr, t, "e");
+    start(&f, addr);
+    no_memory = true;
+    for (uint64_t i = 0; i < 30; i++)
+        assert_int_equal(call_id(t, i & 1 ? "/t.T/Slow" : "/t.T/Fast", i + 100).id, i + 101);
+    no_memory = false;
+    assert_int_equal(call_id(t, "/t.T/Slow", 1).id, 2);
+    stop(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,6 +313,7 @@ int main(void)
         cmocka_unit_test(stop_answers_the_running_call),
         cmocka_unit_test(addresses),
         cmocka_unit_test(tcp),
+        cmocka_unit_test(calls_are_received_after_memory_ran_out),
     };
     if (!mkdtemp(dir))
         return 1;
