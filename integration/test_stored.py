@@ -89,3 +89,16 @@ def test_a_tied_matrix_may_have_the_name_of_the_head(tmp_path):
     header += b" " * (n - len(header))
     (tmp_path / "model.safetensors").write_bytes(raw[:8] + header + raw[8 + n :])
     assert answers(tmp_path, 1) == answers(DEMO, 1)
+
+
+@pytest.mark.parametrize("name,num_shard", [("gptq_g32", 1), ("gptq_g32", 2), ("awq_gemm_g32", 1)])
+def test_a_head_in_16_bits_has_8_beside_packed_layers(name, num_shard):
+    """Only where products of the layers round activations to 8 bits."""
+    folder = pathlib.Path(os.environ.get("TEST_DATA", "no data")) / "quant" / name
+    if not folder.exists():
+        pytest.skip(f"no {name} under TEST_DATA")
+    exact, _, matrices = answers(folder, num_shard, "--activations", "exact")
+    assert "q8_0" not in matrices
+    packed, _, matrices = answers(folder, num_shard)
+    assert matrices.startswith("q8_0 1, ")
+    assert 1e-6 < apart(packed[:4], exact[:4]) < 0.5

@@ -170,7 +170,7 @@ static const char *const option_replica_policy[] = {"prefix", "round-robin", NUL
     .help = "Maximum size of a request body."
 #define OPTION_ACTIVATIONS \
     .name = "activations", .type = FLAG_ENUM, .def = "auto", .choices = option_activations, \
-    .help = "Lowest precision of activations in matrix products: `exact` (fp32), `16` (the weights' type, if the device is faster with it) or `8` (int8 with a scale per 32 columns, for weights packed in 8 bits or fewer). `auto`: 8 with packed weights (GGUF, GPTQ, AWQ, MXFP4) on CPUs, unless --dtype is given; otherwise as implied by --dtype and --quantize."
+    .help = "Lowest precision of activations in matrix products: `exact` (fp32), `16` (the weights' type, if the device is faster with it) or `8` (int8 with a scale per 32 columns, for weights packed in 8 bits or fewer). `auto`: 8 with packed weights (GGUF, GPTQ, AWQ, MXFP4) on CPUs, unless --dtype is given; otherwise as implied by --dtype and --quantize. With 8, a head in 16 bits beside packed layers (not GGUF) has 8, too."
 #define OPTION_MMPROJ \
     .name = "mmproj", .type = FLAG_STR, \
     .help = "Vision tower of a GGUF model: its projector file (mmproj-*.gguf), or `none`. Unset: the file beside the model whose name begins with mmproj and that fits it, if there is one."

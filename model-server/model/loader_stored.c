@@ -1,6 +1,6 @@
 /* loader_stored.c - parts that a checkpoint stores quantised: as codes if the device supports
  * them, else dequantised. */
-#include "model-server/model/loader.h"
+#include "model-server/model/loader_impl.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +65,36 @@ bool loader_keep_codes(struct loader *l, struct mat_part *parts, int n)
                                      .source = SOURCE_CODES,
                                      .codes = &l->codes[i]};
     return true;
+}
+
+bool loader_rounds_head(const struct loader *l)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const uint32_t width = s->narrow_head ? s->embed_dim : s->hidden;
+    struct format f = formats[FORMAT_Q8_0];
+    f.factors = true;
+    return !l->failed && l->c && !l->c->gguf.n && l->how->keep && l->how->arith == ARITH_INT8 &&
+           l->d->dtype != DT_F32 && !s->unit_head && !s->static_rows && width % f.group == 0 &&
+           l->d->ops->weight_takes(&f, ARITH_INT8) == TAKE_NATIVE;
+}
+
+void loader_round(struct loader *l, struct mat_part *parts, int n)
+{
+    for (int i = 0; i < n && !l->failed; i++) {
+        struct mat_part *p = &parts[i];
+        const struct tensor *t =
+            p->source == SOURCE_NUMBERS && p->name ? checkpoint_find(l->c, p->name) : NULL;
+        if (!t || (t->type != T_BF16 && t->type != T_F16) || p->col_stride != 1 ||
+            p->row_stride != p->cols)
+            continue;
+        assert(l->n_stored < MAX_SOURCES);
+        struct stored_matrix *m = &l->stored[l->n_stored++];
+        *m = (struct stored_matrix){.how = *l->how, .rows = p->rows, .cols = p->cols};
+        m->how.format = &stored_rounded;
+        m->t[STORED_CODES] = t;
+        p->source = SOURCE_STORED;
+        p->stored = m;
+    }
 }
 
 /* Numbers to dequantise for a stored part; with interleaved rows including those between them. */

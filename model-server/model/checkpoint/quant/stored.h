@@ -142,7 +142,7 @@ extern const struct stored_format stored_gptq, stored_awq, stored_scaled, stored
     stored_packed, stored_mxfp4, stored_mxfp4_packed, stored_mxfp4_bytes, stored_mixed, stored_mlx,
     stored_blocks, stored_nvfp4, stored_nvfp4_packed, stored_nf4, stored_fp4, stored_llm_int8,
     stored_ternary, stored_ternary_masters, stored_torchao, stored_torchao_pairs,
-    stored_torchao_tiles, stored_torchao_float, stored_hqq;
+    stored_torchao_tiles, stored_torchao_float, stored_hqq, stored_rounded;
 
 /* Checks that a tensor of n_dims dimensions is a x b (or a), of `type`. -1 and one line that
  * names it. */
