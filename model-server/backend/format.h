@@ -26,8 +26,8 @@ struct format {
     enum scale_kind scale;
     uint32_t bits;  /* of a code: 2 to 8 */
     uint32_t group; /* columns that share `by` and `less`: 16 or 32; 0: all of a row */
-    uint32_t block; /* columns that share `scale` and `offset`: 16, 32 or 256, with e4m3 a power of
-                       two from 32 to 2048, of which the last may be incomplete; 0: all of a row */
+    uint32_t block; /* columns that share `scale` and `offset`: a power of two from 16 to 256, with
+                       e4m3 from 32 to 2048, of which the last may be incomplete; 0: all of a row */
     uint32_t zero;  /* n(code) of 0; 0 where there are offsets or zero points */
     bool offsets;   /* else `offset` is zero, or with `zeros` equal to the scale */
     bool nested;    /* else `by` is 1, and so is `less` unless there are `zeros` */

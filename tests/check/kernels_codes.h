@@ -30,7 +30,7 @@ static struct code_layout any_layout(void)
     const struct mat_codes c = {
         .format = {.bits = table ? 4 : 2 + rng_below(&rng, 7),
                    .group = rng_below(&rng, 2) ? 16 : 32,
-                   .block = (const uint32_t[]){16, 32, 256}[rng_below(&rng, 3)],
+                   .block = (const uint32_t[]){16, 32, 64, 128, 256}[rng_below(&rng, 5)],
                    .offsets = rng_below(&rng, 2),
                    .nested = rng_below(&rng, 2),
                    .zeros = rng_below(&rng, 8) == 0,

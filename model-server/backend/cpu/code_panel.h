@@ -1,7 +1,7 @@
 /* code_panel.h - panels of numbers that are kept as codes: struct mat_codes of backend.h, packed.
  *
  * Blocks of 256 columns; a last one that is not full is there in full. In a block:
- *   scale   f16 [1, 8 or 16][16], of all its columns, of 32 or of 16
+ *   scale   f16 [1, 2, 4, 8 or 16][16], of all its columns, of 128, 64, 32 or 16
  *   offset  f16, the same, where any number has one
  *   by      int8 [8 or 16][16], of 32 or 16 columns, where scales are nested
  *   less    int8, the same, where there are both, or zero points
@@ -23,7 +23,7 @@ enum { CODE_BLOCK = 256, CODE_COLS = 32, CODE_LANES = 16, CODE_WORDS = 64 /* byt
 struct code_layout {
     uint32_t upper;  /* bits of a code above the lower four: 0, 1, 2 or 4 */
     uint32_t bits;   /* of the greatest n: 4 to 8 */
-    uint32_t scales; /* of a block: 1, 8 or 16 */
+    uint32_t scales; /* of a block: 1, 2, 4, 8 or 16 */
     uint32_t groups; /* of a block that have terms of their own: 16; 8 or 0: of 32 columns */
     uint32_t offset, by, less; /* where they begin in a block; 0: there are none */
     uint32_t codes, bytes;     /* offset of the codes; size of a block */
@@ -45,7 +45,7 @@ static inline struct code_place code_place(const struct code_layout *l, uint32_t
                                at + eight * l->upper / 4 * CODE_WORDS, eight * l->upper % 4};
 }
 
-/* The index of column `in` among `n` groups of a block; n is 0, 1, 8 or 16. */
+/* The index of column `in` among `n` groups of a block; n is 0, or a power of two up to 16. */
 static inline uint32_t code_group(uint32_t in, uint32_t n) { return in * n / CODE_BLOCK; }
 
 static inline float code_f16(const uint8_t *at, uint32_t i)

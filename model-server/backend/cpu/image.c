@@ -80,7 +80,7 @@ static bool read_codes(struct code_layout *l, const struct head *h)
                               .by = h->codes.by,
                               .less = h->codes.less,
                               .zero = h->codes.zero};
-    if ((l->upper > 2 && l->upper != 4) || (l->scales != 1 && l->scales != 8 && l->scales != 16) ||
+    if ((l->upper > 2 && l->upper != 4) || !l->scales || CODE_LANES % l->scales ||
         (l->groups != 0 && l->groups != 8 && l->groups != 16) || h->codes.table >= FORMAT_N ||
         h->codes.table < -1)
         return false;

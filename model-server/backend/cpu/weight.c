@@ -301,8 +301,8 @@ enum take cpu_weight_takes(const struct format *f, enum arith a)
     if (!f->block)
         return TAKE_NATIVE;
     const bool fits = f->group && CODE_COLS % f->group == 0 && f->group >= CODE_LANES &&
-                      (f->block == CODE_LANES || f->block == CODE_COLS || f->block == CODE_BLOCK) &&
-                      f->bits <= 8 && f->scale == SCALE_F16;
+                      f->block >= CODE_LANES && CODE_BLOCK % f->block == 0 && f->bits <= 8 &&
+                      f->scale == SCALE_F16;
     return fits && (!f->rounded || a == ARITH_INT8) ? TAKE_NATIVE : TAKE_WIDEN;
 }
 

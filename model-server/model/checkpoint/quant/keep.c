@@ -1,5 +1,6 @@
-/* Codes minus zero points times scales (GPTQ, AWQ, pack-quantized), kept as codes. On the device
- * a scale covers 32 columns, so groups of any multiple of 32 have the same form. */
+/* Codes minus zero points times scales (GPTQ, AWQ, pack-quantized), kept as codes. Groups of any
+ * multiple of 32 columns: a scale covers the largest power of two of them that divides the groups
+ * of the slice, a zero point 32. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/checkpoint/quant/stored.h"
 #include <math.h>
@@ -35,6 +36,17 @@ static bool can_be_sorted(const struct stored_matrix *m, const struct stored_sli
     return whole;
 }
 
+/* Columns that share a scale. */
+static uint32_t block_of(const struct stored_matrix *m, const struct stored_slice *s)
+{
+    enum { MOST = 256 };
+    uint32_t block = m->t[STORED_GROUPS] ? COLUMNS : MOST;
+    while (block > COLUMNS &&
+           (s->cols % block || (m->groups > 1 && (m->group % block || s->col % block))))
+        block /= 2;
+    return block;
+}
+
 void keep_order(const struct stored_matrix *m, const struct stored_slice *s, uint32_t *order)
 {
     (void)s;
@@ -57,7 +69,7 @@ bool keep_form(const struct stored_matrix *m, const struct stored_slice *s, stru
                          .scale = SCALE_F16,
                          .bits = how->bits,
                          .group = COLUMNS,
-                         .block = COLUMNS,
+                         .block = block_of(m, s),
                          .zero = middle,
                          .ordered = m->t[STORED_GROUPS] != NULL};
     if (common_zero(m, s) == (int)middle)
@@ -81,7 +93,7 @@ static bool keep_terms(const struct stored_matrix *m, int64_t row, const struct 
     uint16_t scale = 0;
     int8_t zero = 0;
     for (int64_t k = 0; k < s->cols; k += COLUMNS) {
-        const int64_t at = (to * s->cols + k) / COLUMNS;
+        const int64_t at = to * s->cols + k;
         const int64_t group =
             c->order ? stored_u32(m->t[STORED_GROUPS], c->order[k]) : (s->col + k) / m->group;
         if (group != known) {
@@ -91,9 +103,9 @@ static bool keep_terms(const struct stored_matrix *m, int64_t row, const struct 
                 zero = (int8_t)m->how.format->zero(m, row, (uint32_t)group);
             known = group;
         }
-        c->scale[at] = scale;
+        c->scale[at / c->format.block] = scale;
         if (c->format.zeros)
-            c->less[at] = zero;
+            c->less[at / COLUMNS] = zero;
     }
     return true;
 }
