@@ -141,5 +141,51 @@ def test_faults(s):
     refused({"tools": [{"type": "custom", "custom": {"name": "x", "format": {"type": "xml"}}}]}, "`format`")
     refused({"tools": [{"type": "custom", "custom": {"name": "x", "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: nowhere"}}}}], "tool_choice": "required"}, "nowhere")
     refused({"tools": [NOTE], "tool_choice": {"type": "custom", "custom": {"name": "other"}}}, "other")
-    r = s.post("/v1/chat/completions", {"messages": said("x"), "tools": [SWITCH, NOTE]})
-    assert r.status_code == 200 and "the grammar of switch is told to the model" in r.headers["warning"]
+
+
+def test_a_grammar_that_cannot_be_kept_is_told(s):
+    """The model and the client read of it; an agent's request is not refused for it."""
+    nowhere = {"type": "custom", "custom": {"name": "lost", "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: nowhere"}}}}
+    r = s.post("/v1/chat/completions", {"messages": said("x"), "tools": [nowhere, NOTE]})
+    assert r.status_code == 200 and "the grammar of lost is not enforced" in r.headers["warning"] and "nowhere" in r.headers["warning"]
+    assert "warning" not in s.post("/v1/chat/completions", {"messages": said("x"), "tools": [SWITCH, NOTE]}).headers
+
+
+def test_a_grammar_beside_calls_between_tags_is_told():
+    """Their arguments are no JSON, to which a schema could apply."""
+    with Scripted(TEMPLATE.replace("<tool_call></tool_call>", "<function=")) as s:
+        r = s.post("/v1/chat/completions", {"messages": said("x"), "tools": [SWITCH, NOTE]})
+        assert r.status_code == 200 and "the grammar of switch is told to the model" in r.headers["warning"]
+
+
+PATCHES = """
+start: "*** Begin" LF hunk+ "*** End"
+hunk: ("+" | "-") /[a-c"]{1,3}/ LF
+%import common.LF
+"""
+
+
+@pytest.fixture(scope="module")
+def hermes(tmp_path_factory):
+    """A model whose calls are JSON between markers. It knows no tools, but prefers a call to an object of the format."""
+    config = tmp_path_factory.mktemp("t") / "t.json"
+    config.write_text(json.dumps({"chat_template": "{%- for m in messages %}{{ m.content }}{% endfor %}{{ tools | tojson if tools }}{# <tool_call> #}"}))
+    with Service(DEMO, args=["--tokenizer-config-path", config]) as service:
+        yield service
+
+
+@pytest.mark.parametrize("kw", [{"response_format": {"type": "json_object"}}, {"tool_choice": "required"}], ids=["optional", "one of several"])
+def test_a_grammar_is_kept_in_the_arguments_of_a_call(hermes, kw):
+    patch = {"type": "custom", "custom": {"name": "patch", "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": PATCHES}}}}
+    tools = [patch, SWITCH] if "tool_choice" in kw else [patch]
+    seen = set()
+    for seed in range(12):
+        body = {"messages": [{"role": "user", "content": "Ann?"}], "temperature": 1.9, "max_tokens": 120, "seed": seed, "tools": tools, **kw}
+        r = hermes.post("/v1/chat/completions", body)
+        assert r.status_code == 200, r.text
+        (choice,) = r.json()["choices"]
+        for call in [] if choice["finish_reason"] == "length" else choice["message"].get("tool_calls") or []:
+            seen.add(call["custom"]["name"])
+            form = r'\*\*\* Begin\n([+-][a-c"]{1,3}\n)+\*\*\* End' if call["custom"]["name"] == "patch" else "on|off"
+            assert re.fullmatch(form, call["custom"]["input"]), call
+    assert "patch" in seen, "what is compared are calls"

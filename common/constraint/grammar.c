@@ -158,7 +158,7 @@ term grammar_char(struct grammar *g, uint32_t first, uint32_t last)
 {
     chars_clear(&g->set);
     chars_add(&g->set, first, last);
-    return chars_term(g->p, &g->set, SPELL_PLAIN);
+    return chars_term(g->p, &g->set, g->how);
 }
 
 /* ---------------------------------------------------------------- left recursion */
@@ -339,20 +339,17 @@ static term compile(struct grammar *g, uint32_t root)
     term t = g->rule[root].t;
     if (g->ignore) /* Lark: ignored text may also follow the last terminal */
         t = term_cat(g->p, t, make(g, g->ignore));
-    t = g->failed ? TERM_NONE : term_close(g->p, t);
     if (term_full(g->p))
         grammar_fail(g, "it needs too much memory", "", 0);
     if (term_spent(g->p))
         grammar_fail(g, "too complex", "", 0);
-    if (t == TERM_NONE)
-        grammar_fail(g, "no text satisfies it", "", 0);
     return g->failed ? TERM_NONE : t;
 }
 
-term grammar_term(struct term_pool *p, const char *text, size_t n, enum grammar_dialect dialect,
-                  struct err *e)
+term grammar_part(struct term_pool *p, const char *text, size_t n, enum grammar_dialect dialect,
+                  enum spelling how, struct err *e)
 {
-    struct grammar g = {.p = p, .text = text, .n = n, .e = e};
+    struct grammar g = {.p = p, .text = text, .n = n, .e = e, .how = how};
     if (n > GRAMMAR_MAX_BYTES)
         return err_set(e, ERR_VALIDATION, "grammar: longer than %d bytes", GRAMMAR_MAX_BYTES),
                TERM_NONE;
@@ -366,6 +363,19 @@ term grammar_term(struct term_pool *p, const char *text, size_t n, enum grammar_
     free(g.node);
     free(g.rule);
     return t;
+}
+
+term grammar_term(struct term_pool *p, const char *text, size_t n, enum grammar_dialect dialect,
+                  struct err *e)
+{
+    const term open = grammar_part(p, text, n, dialect, SPELL_PLAIN, e);
+    const term t = open == TERM_NONE ? TERM_NONE : term_close(p, open);
+    if (open == TERM_NONE || t != TERM_NONE)
+        return t;
+    const char *why = term_full(p)    ? "it needs too much memory"
+                      : term_spent(p) ? "too complex"
+                                      : "no text satisfies it";
+    return err_set(e, ERR_VALIDATION, "grammar: %s", why), TERM_NONE;
 }
 
 enum grammar_dialect grammar_guess(const char *text, size_t n)

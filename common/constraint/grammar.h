@@ -12,7 +12,7 @@
  * %declare are rejected with an error that names them. */
 #ifndef COMMON_CONSTRAINT_GRAMMAR_H
 #define COMMON_CONSTRAINT_GRAMMAR_H
-#include "common/constraint/term.h"
+#include "common/constraint/chars.h"
 #include "common/err.h"
 
 enum { GRAMMAR_MAX_BYTES = 262144, GRAMMAR_MAX_RULES = 4096, GRAMMAR_MAX_DEPTH = 100 };
@@ -23,6 +23,9 @@ enum grammar_dialect {
 /* TERM_NONE with `e` set: ERR_VALIDATION, naming the fault and its line. */
 term grammar_term(struct term_pool *p, const char *text, size_t n, enum grammar_dialect dialect,
                   struct err *e);
+/* As a part of a larger term, in this spelling: the caller closes the whole with term_close(). */
+term grammar_part(struct term_pool *p, const char *text, size_t n, enum grammar_dialect dialect,
+                  enum spelling how, struct err *e);
 /* Guesses the notation of a text: GBNF if a line has `name ::=`. */
 enum grammar_dialect grammar_guess(const char *text, size_t n);
 #endif

@@ -83,7 +83,7 @@ static gnode class(struct grammar *g)
         chars_invert(c);
     if (c->overflow)
         return grammar_fail(g, "too many ranges of characters", "", 0);
-    return grammar_of_term(g, chars_term(g->p, c, SPELL_PLAIN));
+    return grammar_of_term(g, chars_term(g->p, c, g->how));
 }
 
 static gnode alternatives(struct grammar *g, bool nested);
@@ -96,7 +96,7 @@ static gnode atom(struct grammar *g)
     if (grammar_take(g, "["))
         return class(g);
     if (grammar_take(g, "."))
-        return grammar_of_term(g, chars_any_term(g->p, SPELL_PLAIN));
+        return grammar_of_term(g, chars_any_term(g->p, g->how));
     if (grammar_take(g, "(")) {
         if (++g->depth > GRAMMAR_MAX_DEPTH)
             return grammar_fail(g, "groups nested too deeply", "", 0);

@@ -33,6 +33,7 @@ struct grammar {
     uint32_t n_nodes, cap_nodes;
     struct grammar_rule *rule; /* [GRAMMAR_MAX_RULES] */
     uint32_t n_rules;
+    enum spelling how;
     int depth;
     bool failed;
     struct err *e;

@@ -106,7 +106,7 @@ static gnode skip_before(struct grammar *g, gnode terminal)
 static gnode by_pattern(struct grammar *g, const char *text, size_t n)
 {
     struct err e = ERR_INIT;
-    term t = pattern_term(g->p, text, n, PATTERN_WHOLE, SPELL_PLAIN, &e);
+    term t = pattern_term(g->p, text, n, PATTERN_WHOLE, g->how, &e);
     return t == TERM_NONE ? grammar_fail(g, e.msg, "", 0) : grammar_of_term(g, t);
 }
 

@@ -3,9 +3,11 @@
  * The language is a subset of the instances, never more. Properties come in declaration order,
  * white space is limited by the layout, and numbers have at most 18 digits before the point. With
  * `"x-closed": true` at the root, keywords imply their type, and objects allow only listed
- * properties. Unsupported keywords and references to other documents are rejected with their JSON
- * pointer; unknown keywords are ignored. docs/decisions/constraints.md lists what is unsupported. A
- * tree from common/json/exact.h gives exact numbers. */
+ * properties. A string with `"x-grammar": {"syntax": "lark" or "regex", "definition"}` is a text of
+ * that grammar, and its other keywords do not count. Unsupported keywords and references to other
+ * documents are rejected with their JSON pointer; unknown keywords are ignored.
+ * docs/decisions/constraints.md lists what is unsupported. A tree from common/json/exact.h gives
+ * exact numbers. */
 #ifndef COMMON_CONSTRAINT_SCHEMA_H
 #define COMMON_CONSTRAINT_SCHEMA_H
 #include "common/constraint/term.h"

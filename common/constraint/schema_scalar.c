@@ -1,4 +1,5 @@
 /* schema_scalar.c - strings and numbers. */
+#include "common/constraint/grammar.h"
 #include "common/constraint/schema_impl.h"
 #include "common/json/exact.h"
 #include <stdio.h>
@@ -52,9 +53,34 @@ static term inside_of(struct schema *s, const cJSON *node)
     return t;
 }
 
+/* `x-grammar`: the whole string is a text of this grammar. */
+static term grammar_of(struct schema *s, const cJSON *grammar)
+{
+    struct err e = ERR_INIT;
+    struct buf b = BUF_INIT;
+    const char *definition = json_str(grammar, "definition", NULL);
+    const bool lark = !strcmp(json_str(grammar, "syntax", ""), "lark");
+    term t = TERM_NONE;
+    if (definition)
+        json_text_exact(&b, definition);
+    if (!definition)
+        err_set(&e, ERR_VALIDATION, "`x-grammar` has no `definition`");
+    else if (b.oom)
+        err_nomem(&e);
+    else if (lark)
+        t = grammar_part(s->p, b.p ? b.p : "", b.len, GRAMMAR_LARK, SPELL_JSON, &e);
+    else
+        t = pattern_term(s->p, b.p ? b.p : "", b.len, PATTERN_WHOLE, SPELL_JSON, &e);
+    buf_free(&b);
+    return t == TERM_NONE ? schema_fail(s, grammar, "%.150s", e.msg) : t;
+}
+
 /* The inside of the quotes of a string. */
 static term schema_inside(struct schema *s, const struct conj *c)
 {
+    for (int i = 0; i < c->n; i++)
+        if (json_get(c->at[i], "x-grammar"))
+            return grammar_of(s, json_get(c->at[i], "x-grammar"));
     uint32_t lo = conj_bound(s, c, "minLength", true, 0);
     uint32_t hi = conj_bound(s, c, "maxLength", false, TERM_UNBOUNDED);
     term inside = TERM_ALL;

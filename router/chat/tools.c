@@ -1,5 +1,7 @@
 #include "router/chat/tools.h"
+#include "common/constraint/constraint.h"
 #include "common/json/exact.h"
+#include "router/generate/constrain.h"
 #include <string.h>
 
 enum { MAX_FORCED_CALLS = 16, MAX_ALLOWED_TOOLS = 128 };
@@ -144,16 +146,41 @@ static int allow(struct body *b, struct object root, const cJSON *choice, struct
     return keep(b, t, list, e);
 }
 
+/* A copy of the grammar of a custom tool, if it compiles; *ok is cleared without memory for it. The
+ * model reads the others in the tool's description, and the client a warning. */
+static const cJSON *enforceable(struct body *b, const cJSON *tool, bool *ok)
+{
+    struct err why = ERR_INIT;
+    const cJSON *g = custom_is(tool) ? custom_grammar(tool) : NULL;
+    const char *definition = json_str(g, "definition", "");
+    if (!g)
+        return NULL;
+    struct constraint *c = constraint_new(constrain_syntax_kind(json_str(g, "syntax", "")),
+                                          definition, strlen(definition), &why);
+    constraint_unref(c);
+    if (!c) {
+        body_warn(b, "tools: the grammar of %.60s is not enforced: %.150s", name_of(tool), why.msg);
+        return NULL;
+    }
+    cJSON *keeper = new_list(b), *copy = keeper ? cJSON_Duplicate(g, true) : NULL;
+    *ok &= copy && cJSON_AddItemToArray(keeper, copy);
+    return copy;
+}
+
 /* Replaces the custom tools of the list by functions. */
 static int show_as_functions(struct body *b, struct tools *t, struct err *e)
 {
     cJSON *list = new_list(b);
     const cJSON *tool;
-    bool ok = list != NULL;
+    size_t i = 0;
+    t->grammars = ARENA_NEW(b->arena, const cJSON *, t->n + (size_t)1);
+    bool ok = list && t->grammars;
     cJSON_ArrayForEach(tool, t->list)
     {
         ok = ok && cJSON_AddItemToArray(list, custom_is(tool) ? custom_as_function(tool)
                                                               : cJSON_Duplicate(tool, true));
+        if (ok)
+            t->grammars[i++] = enforceable(b, tool, &ok);
     }
     if (!ok)
         return err_nomem(e);
@@ -161,10 +188,10 @@ static int show_as_functions(struct body *b, struct tools *t, struct err *e)
     return 0;
 }
 
-/* What the choice means for custom tools. Grammars apply where the answer can be nothing else. */
+/* What the choice means for custom tools: the only one that may be called is answered with its
+ * input alone. */
 static int settle_custom(struct body *b, struct tools *t, struct err *e)
 {
-    const cJSON *tool;
     if (!t->custom.n || !t->list)
         return 0;
     if (t->forced && t->n == 1 && custom_grammar(t->list->child)) {
@@ -172,14 +199,6 @@ static int settle_custom(struct body *b, struct tools *t, struct err *e)
         t->custom.forced = name_of(t->answer);
         t->list = NULL;
         return 0;
-    }
-    cJSON_ArrayForEach(tool, t->list)
-    {
-        if (custom_is(tool) && custom_grammar(tool))
-            body_warn(b,
-                      "tools: the grammar of %.60s is told to the model, and enforced only where "
-                      "tool_choice names the tool",
-                      name_of(tool));
     }
     return show_as_functions(b, t, e);
 }
@@ -310,12 +329,22 @@ static cJSON *any_arguments(void)
     return p;
 }
 
+/* The input of a custom tool is a text of its grammar. */
+static void add_grammar(cJSON *arguments, const cJSON *grammar)
+{
+    cJSON *input = cJSON_GetObjectItemCaseSensitive(
+        cJSON_GetObjectItemCaseSensitive(arguments, "properties"), "input");
+    cJSON *copy = cJSON_Duplicate(grammar, true);
+    if (!cJSON_AddItemToObject(input, "x-grammar", copy))
+        cJSON_Delete(copy);
+}
+
 /* `several`: a list of calls. `loose`: tools that are not strict accept any arguments. */
 static cJSON *schema_of(const struct tools *t, const char *arguments, bool several, bool loose)
 {
     cJSON *schema = cJSON_CreateObject(), *defs = cJSON_AddObjectToObject(schema, "$defs");
     cJSON *to = schema;
-    const cJSON *tool;
+    const cJSON *tool, *const *grammar = t->grammars;
     if (several) {
         cJSON_AddStringToObject(schema, "type", "array");
         cJSON_AddNumberToObject(schema, "minItems", 1);
@@ -327,11 +356,14 @@ static cJSON *schema_of(const struct tools *t, const char *arguments, bool sever
     cJSON_ArrayForEach(tool, t->list)
     {
         struct buf base = BUF_INIT;
+        const cJSON *g = grammar ? *grammar++ : NULL;
         pointer(&base, name_of(tool));
         if (!base.oom) {
-            cJSON_AddItemToObject(defs, name_of(tool),
-                                  loose && !tools_strict(tool) ? any_arguments()
-                                                               : parameters(tool, base.p));
+            cJSON *taken =
+                loose && !g && !tools_strict(tool) ? any_arguments() : parameters(tool, base.p);
+            if (g)
+                add_grammar(taken, g);
+            cJSON_AddItemToObject(defs, name_of(tool), taken);
             cJSON_AddItemToArray(any, one_call(name_of(tool), base.p, arguments));
         }
         buf_free(&base);
@@ -344,12 +376,30 @@ cJSON *tools_schema(const struct tools *t, const char *arguments)
     return schema_of(t, arguments, t->several, false);
 }
 
-bool tools_any_strict(const struct tools *t)
+static bool any_grammar(const struct tools *t)
+{
+    bool any = false;
+    for (uint32_t i = 0; t->grammars && i < t->n; i++)
+        any |= t->grammars[i] != NULL;
+    return any;
+}
+
+bool tools_any_bound(const struct tools *t)
 {
     const cJSON *tool;
-    bool any = false;
+    bool any = any_grammar(t);
     cJSON_ArrayForEach(tool, t->list) { any |= tools_strict(tool); }
     return any;
+}
+
+void tools_warn_unbound(struct body *b, const struct tools *t)
+{
+    for (uint32_t i = 0; t->grammars && i < t->n; i++)
+        if (t->grammars[i])
+            body_warn(b,
+                      "tools: the grammar of %.60s is told to the model, and with calls of this "
+                      "model enforced only where tool_choice names the tool",
+                      t->names[i]);
 }
 
 cJSON *tools_schema_of_call(const struct tools *t, const char *arguments)

@@ -14,6 +14,8 @@ struct tools {
     bool several; /* a forced answer may be several calls */
     bool single;  /* at most one call: parallel_tool_calls is false */
     const char *prompt;
+    /* For each of `list` the grammar of its input; NULL: none that can be enforced. */
+    const cJSON **grammars;
     struct custom_tools custom; /* those of `list` that the request declares as custom */
     /* Must be called and has a grammar: the answer is its input, and `list` is NULL. NULL: none */
     const cJSON *answer;
@@ -26,9 +28,12 @@ int tools_read(struct body *b, struct object root, struct tools *t, struct err *
 cJSON *tools_schema(const struct tools *t, const char *arguments);
 /* Must its arguments conform to its schema (`strict`)? */
 bool tools_strict(const cJSON *tool);
-bool tools_any_strict(const struct tools *t);
+/* Is any of them strict, or a custom one with a grammar? */
+bool tools_any_bound(const struct tools *t);
+/* Warns of the grammars, which calls of this model cannot be held to. */
+void tools_warn_unbound(struct body *b, const struct tools *t);
 /* The schema of one call in an answer that may contain calls: strict tools get their own arguments,
- * others any object. Caller deletes. */
+ * custom ones with a grammar that of its texts, others any object. Caller deletes. */
 cJSON *tools_schema_of_call(const struct tools *t, const char *arguments);
 /* The types of a parameter of a function in `list` (struct tools): REPLY_* bits; 0: unknown. */
 unsigned tools_types(const void *list, const char *function, const char *parameter);

@@ -119,16 +119,20 @@ static void grammar_value(struct body *b, struct object o, const char *key, cons
                   v->valuestring);
 }
 
+enum constraint_kind constrain_syntax_kind(const char *syntax)
+{
+    return !strcmp(syntax, "lark") ? CONSTRAINT_LARK : CONSTRAINT_REGEX;
+}
+
 void constrain_syntax(struct body *b, struct object o, const char *key, const char *syntax,
                       const char *definition, struct ask *q)
 {
-    const bool lark = !strcmp(syntax, "lark");
-    if (!lark && strcmp(syntax, "regex") != 0)
+    if (strcmp(syntax, "lark") != 0 && strcmp(syntax, "regex") != 0)
         body_fail(b, o, key, "a grammar's `syntax` must be `lark` or `regex`");
     else if (!definition)
         body_fail(b, o, key, "a grammar has a `definition`");
     else
-        constrain(b, field(o, key), q, lark ? CONSTRAINT_LARK : CONSTRAINT_REGEX, definition);
+        constrain(b, field(o, key), q, constrain_syntax_kind(syntax), definition);
 }
 
 /* One of a list of texts, as a pattern that matches exactly these. */

@@ -21,6 +21,7 @@ void constrain_schema(struct body *b, const char *name, const cJSON *schema, str
 void constrain_named(struct body *b, const char *name, const cJSON *named, struct ask *q);
 
 /* OpenAI's grammars of custom tools; `syntax` is "lark" or "regex". */
+enum constraint_kind constrain_syntax_kind(const char *syntax);
 void constrain_syntax(struct body *b, struct object o, const char *key, const char *syntax,
                       const char *definition, struct ask *q);
 

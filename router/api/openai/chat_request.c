@@ -193,11 +193,11 @@ static cJSON *marked_call(const struct call_format *f, const struct tools *t)
     return way;
 }
 
-/* Calls are optional, and tools are `strict`: from a call's opening marker on, arguments are
- * constrained to their schemas. Not supported for other call formats. */
+/* Calls are optional, and tools are `strict` or have a grammar: from a call's opening marker on,
+ * arguments are constrained to their schemas. Not supported for other call formats. */
 static void keep_strict(struct body *b, struct chat_request *r, struct ask *q)
 {
-    if (!is_json_between_markers(r->style.calls) || !tools_any_strict(&r->tools))
+    if (!is_json_between_markers(r->style.calls) || !tools_any_bound(&r->tools))
         return;
     cJSON *spec = marked_call(r->style.calls, &r->tools);
     constrain_calls(b, spec, q);
@@ -215,7 +215,7 @@ static void add_way(cJSON *ways, const char *open)
 static cJSON *ways_to_call(const struct call_format *f, const struct tools *t)
 {
     cJSON *ways = cJSON_CreateArray();
-    if (is_json_between_markers(f) && tools_any_strict(t)) {
+    if (is_json_between_markers(f) && tools_any_bound(t)) {
         cJSON_AddItemToArray(ways, marked_call(f, t));
     } else {
         if (f->around[0])
@@ -275,6 +275,8 @@ static int plan_calls(struct body *b, struct chat_request *r, bool can, struct a
             keep_format_or_calls(b, r, q);
         else if (can)
             keep_strict(b, r, q);
+        if (!can || !(is_json_between_markers(r->style.calls) || (r->format && r->style.channels)))
+            tools_warn_unbound(b, t);
         return b->failed ? -1 : 0;
     }
     t->several = t->several && !r->style.channels; /* a call ends the answer */

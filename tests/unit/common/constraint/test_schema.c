@@ -399,9 +399,33 @@ static void references(void **state)
     CHECK(rows);
 }
 
+/* The text of the grammar is written as a JSON string. */
+static void strings_of_a_grammar(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {"{'type':'string','x-grammar':{'syntax':'regex','definition':'[a\\\\n\\\\\\'\\\\\\\\]+'}}",
+         {"'a'", "'a\\n\\'\\\\'"},
+         {"''", "'b'", "'\\t'", "a", "'a", "'\n'"}},
+        {"{'x-closed':true,'type':'object','properties':{'s':{'$ref':'#/$defs/g'},'n':{'type':"
+         "'null'}},'required':['s','n'],'$defs':{'g':{'type':'string','x-grammar':{'syntax':'lark',"
+         "'definition':'start: \\'<\\' start* \\'>\\' | /[ä\\\\n]/'}}}}",
+         {"{'s':'<>','n':null}", "{'s':'<<\\n><ä>>','n':null}"},
+         {"{'s':'<','n':null}", "{'s':'<<>','n':null}", "{'s':'','n':null}", "{'n':null}",
+          "{'s':'<>'}"}},
+    };
+    CHECK(rows);
+    struct err e = ERR_INIT;
+    static const char wrong[] =
+        "{\"type\":\"string\",\"x-grammar\":{\"syntax\":\"lark\",\"definition\":\"start: x\"}}";
+    assert_null(constraint_new(CONSTRAINT_JSON_SCHEMA, wrong, strlen(wrong), &e));
+    assert_non_null(strstr(e.msg, "undefined rule `x`"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strings_of_a_grammar),
         cmocka_unit_test(numbers_are_exact),
         cmocka_unit_test(a_nul_is_data),
         cmocka_unit_test(formats_are_those_of_their_rfcs),
