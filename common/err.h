@@ -32,7 +32,8 @@
     X(ERR_KEY_LIMIT, 429, "overloaded")                                                            \
     X(ERR_TOO_LONG, 422, "validation")                                                             \
     X(ERR_NO_MODEL, 404, "not_found")                                                              \
-    X(ERR_NO_PREVIOUS, 422, "validation")
+    X(ERR_NO_PREVIOUS, 422, "validation")                                                          \
+    X(ERR_NO_THREADS, 422, "")
 
 enum err_kind {
 #define X(kind, status, wire) kind,

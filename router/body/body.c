@@ -107,6 +107,14 @@ void body_fail(struct body *b, struct object o, const char *key, const char *fmt
     err_param(b->e, param);
 }
 
+void body_unsupported(struct body *b, enum err_kind kind, const char *key)
+{
+    if (b->failed)
+        return;
+    body_fail(b, body_root(b), key, "`%s` is not supported", key);
+    b->e->kind = kind;
+}
+
 void body_nomem(struct body *b, struct object o, const char *key)
 {
     if (b->arena->full)

@@ -41,6 +41,8 @@ const cJSON *body_get(struct body *b, struct object o, const char *key, bool req
 /* Fails the body with ERR_SHAPE: "<path>: <what> at line L column C". */
 void body_fail(struct body *b, struct object o, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* Fails the body with an error of this kind: "`key` is not supported". */
+void body_unsupported(struct body *b, enum err_kind kind, const char *key);
 /* Fails the body where an allocation failed: the client's fault if its arena is full, ours (500)
  * otherwise. */
 void body_nomem(struct body *b, struct object o, const char *key);

@@ -141,10 +141,15 @@ static void cohere_body(struct buf *out, const struct err *e, const char *msg, i
     buf_ch(out, '}');
 }
 
-/* Anthropic's SDKs start threads unasked, and go on without one where the error has these
- * details. */
-static const char no_threads[] =
-    ",\"details\":{\"error_code\":\"thread_unsupported_request\",\"unsupported\":[\"thread\"]}";
+/* Anthropic's details of an error, as a member; "": none. Its SDKs start threads unasked, and go on
+ * without one where the error has these. */
+static const char *details_of(const struct err *e)
+{
+    return e && e->kind == ERR_NO_THREADS
+               ? ",\"details\":{\"error_code\":\"thread_unsupported_request\","
+                 "\"unsupported\":[\"thread\"]}"
+               : "";
+}
 
 static void anthropic_body(struct buf *out, const struct err *e, const char *msg, int status,
                            const char *id)
@@ -152,8 +157,7 @@ static void anthropic_body(struct buf *out, const struct err *e, const char *msg
     buf_fmt(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":",
             words_of(status)->anthropic);
     buf_json_str(out, msg, strlen(msg));
-    if (e && !strcmp(e->param, "thread"))
-        buf_str(out, no_threads);
+    buf_str(out, details_of(e));
     buf_str(out, "},\"request_id\":");
     string(out, id);
     buf_ch(out, '}');

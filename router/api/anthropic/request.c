@@ -18,10 +18,13 @@ static void read_edits(struct body *b, struct object root)
 /* What the answer would lack without state of the server, or would be another kind of answer. */
 static void refuse(struct body *b, struct object root)
 {
-    static const char *const names[] = {"thread", "compaction"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (json_get(root.json, names[i]))
-            body_fail(b, root, names[i], "`%s` is not supported", names[i]);
+    static const struct {
+        const char *name;
+        enum err_kind kind;
+    } rows[] = {{"thread", ERR_NO_THREADS}, {"compaction", ERR_SHAPE}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (json_get(root.json, rows[i].name))
+            body_unsupported(b, rows[i].kind, rows[i].name);
 }
 
 static void read_sampling(struct body *b, struct object root, bool counting, struct ask *q)

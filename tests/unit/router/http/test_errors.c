@@ -107,13 +107,17 @@ static void codes_are_of_the_kind(void **state)
 static void a_refused_thread_is_named(void **state)
 {
     (void)state;
-    struct err e = error(ERR_SHAPE, "`thread` is not supported");
-    err_param(&e, "thread");
+    struct err e = error(ERR_NO_THREADS, "`thread` is not supported");
     expect(
         ERRORS_ANTHROPIC, e,
         "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":"
         "\"`thread` is not supported\",\"details\":{\"error_code\":\"thread_unsupported_request\","
         "\"unsupported\":[\"thread\"]}},\"request_id\":\"r1\"}");
+    e = error(ERR_SHAPE, "another fault of it");
+    err_param(&e, "thread");
+    expect(ERRORS_ANTHROPIC, e,
+           "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":"
+           "\"another fault of it\"},\"request_id\":\"r1\"}");
 }
 
 static void statuses(void **state)
