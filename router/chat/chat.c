@@ -463,17 +463,6 @@ int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
     return render(c, entry, &v, out, e);
 }
 
-static cJSON *add_message(cJSON *list, const char *role, const char *content)
-{
-    cJSON *m = list ? cJSON_CreateObject() : NULL;
-    if (m && cJSON_AddStringToObject(m, "role", role) &&
-        cJSON_AddStringToObject(m, "content", content) && cJSON_AddItemToArray(list, m))
-        return list;
-    cJSON_Delete(m);
-    cJSON_Delete(list);
-    return NULL;
-}
-
 /* Does the template render this text, given as a string or as a list of parts? */
 static bool shows(const struct chat *c, struct chat_entry *t, bool parts)
 {
@@ -481,13 +470,13 @@ static bool shows(const struct chat *c, struct chat_entry *t, bool parts)
     struct buf out = BUF_INIT;
     struct err ignored = ERR_INIT;
     cJSON *list = cJSON_CreateArray();
-    list = t->pairs ? add_message(list, "system", "") : list; /* it may expect one */
-    list = add_message(list, t->pairs ? "query" : "user", word);
-    list = t->pairs ? add_message(list, "document", "") : list;
+    const bool made = (!t->pairs || message_add(list, "system", "")) && /* it may expect one */
+                      message_add(list, t->pairs ? "query" : "user", word) &&
+                      (!t->pairs || message_add(list, "document", ""));
     const struct conversation v = {.messages = list};
     t->parts_all = parts;
     const bool ok =
-        list && render_once(c, t, &v, &out, &ignored) == 0 && occurrences(&out, 0, word) == 1;
+        made && render_once(c, t, &v, &out, &ignored) == 0 && occurrences(&out, 0, word) == 1;
     t->parts_all = false;
     cJSON_Delete(list);
     buf_free(&out);
@@ -505,11 +494,10 @@ int chat_pair(const struct chat *c, const char *task, const char *query, const c
               bool opens, struct buf *out, struct err *e)
 {
     cJSON *list = cJSON_CreateArray();
-    list = task ? add_message(list, "system", task) : list;
-    list = add_message(add_message(list, "query", query), "document", document);
-    if (!list)
-        return err_nomem(e);
-    int rc = chat_prompt(c, list, NULL, NULL, NULL, opens ? CHAT_ANSWER : CHAT_NOTHING, out, e);
+    const bool made = (!task || message_add(list, "system", task)) &&
+                      message_add(list, "query", query) && message_add(list, "document", document);
+    const enum chat_ending ending = opens ? CHAT_ANSWER : CHAT_NOTHING;
+    int rc = made ? chat_prompt(c, list, NULL, NULL, NULL, ending, out, e) : err_nomem(e);
     cJSON_Delete(list);
     return rc;
 }

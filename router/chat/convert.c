@@ -61,6 +61,18 @@ bool convert_put(struct convert_content *c, cJSON *m)
     return ok;
 }
 
+cJSON *convert_add(struct body *b, const char *key, cJSON *list, const char *role,
+                   struct convert_content *c)
+{
+    cJSON *m = cJSON_CreateObject();
+    const bool named = cJSON_AddStringToObject(m, "role", role) != NULL;
+    if (convert_put(c, m) && named && cJSON_AddItemToArray(list, m))
+        return m;
+    cJSON_Delete(m);
+    body_nomem(b, body_root(b), key);
+    return NULL;
+}
+
 void convert_clear(struct convert_content *c)
 {
     buf_free(&c->text);

@@ -19,6 +19,10 @@ void convert_picture(struct convert_content *c, cJSON *part);
 bool convert_empty(const struct convert_content *c);
 /* Sets the `content` of `m`, a string or a list of parts, and empties `c`. False: out of memory. */
 bool convert_put(struct convert_content *c, cJSON *m);
+/* Appends a message with this content to `list`, which owns the result, and empties `c`. Fails the
+ * body with `key` if it returns NULL. */
+cJSON *convert_add(struct body *b, const char *key, cJSON *list, const char *role,
+                   struct convert_content *c);
 void convert_clear(struct convert_content *c);
 /* sets tool_choice to this function */
 void convert_named_choice(cJSON *chat, const char *function);

@@ -1,6 +1,7 @@
 #include "router/chat/custom.h"
 #include "common/json/json.h"
 #include "common/utf8.h"
+#include "router/chat/message.h"
 #include "router/chat/pictures.h"
 #include <stdlib.h>
 #include <string.h>
@@ -126,16 +127,6 @@ static bool add_text(cJSON *message, const char *text)
     return ok;
 }
 
-static bool add_message(cJSON *messages, const char *text)
-{
-    cJSON *m = cJSON_CreateObject();
-    if (cJSON_AddStringToObject(m, "role", "user") && cJSON_AddStringToObject(m, "content", text) &&
-        cJSON_AddItemToArray(messages, m))
-        return true;
-    cJSON_Delete(m);
-    return false;
-}
-
 int custom_ask(cJSON *messages, const cJSON *tool)
 {
     cJSON *last = messages->child ? messages->child->prev : NULL;
@@ -145,7 +136,7 @@ int custom_ask(cJSON *messages, const cJSON *tool)
     describe(tool, &text);
     const bool ok = !text.oom && (last && !strcmp(json_str(last, "role", ""), "user")
                                       ? add_text(last, text.p)
-                                      : add_message(messages, text.p));
+                                      : message_add(messages, "user", text.p) != NULL);
     buf_free(&text);
     return ok ? 0 : -1;
 }

@@ -7,6 +7,16 @@
 #include "router/chat/roles.h"
 #include <string.h>
 
+cJSON *message_add(cJSON *list, const char *role, const char *text)
+{
+    cJSON *m = cJSON_CreateObject();
+    if (cJSON_AddStringToObject(m, "role", role) && cJSON_AddStringToObject(m, "content", text) &&
+        cJSON_AddItemToArray(list, m))
+        return m;
+    cJSON_Delete(m);
+    return NULL;
+}
+
 const char *message_check(cJSON *m, bool eyes)
 {
     cJSON *content = cJSON_GetObjectItemCaseSensitive(m, "content");

@@ -22,6 +22,9 @@ struct message_form {
     bool arguments_as_text; /* of calls, as clients send them: DeepSeek-R1's concatenates them */
 };
 
+/* Appends {"role", "content": text} to `list`, which owns the result. NULL: out of memory, and the
+ * list is as before. */
+cJSON *message_add(cJSON *list, const char *role, const char *text);
 /* The fault of a message in OpenAI's format (a static string), or NULL. `eyes`: the model takes
  * images. Opens its files: parts.h. */
 const char *message_check(cJSON *m, bool eyes);

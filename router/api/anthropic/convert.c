@@ -55,12 +55,7 @@ static void read_text(struct turn *t, const cJSON *content, struct buf *out)
 /* Empties `content`. */
 static cJSON *add_message(struct turn *t, const char *role, struct convert_content *content)
 {
-    cJSON *m = cJSON_CreateObject();
-    cJSON_AddStringToObject(m, "role", role);
-    if (!convert_put(content, m))
-        body_nomem(t->b, t->root, "messages");
-    cJSON_AddItemToArray(t->list, m);
-    return m;
+    return convert_add(t->b, "messages", t->list, role, content);
 }
 
 /* The path in error messages, as in Anthropic's: "messages.0.content.1.image.source". */

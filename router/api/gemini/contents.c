@@ -98,13 +98,8 @@ static void read_result(struct turn *t, const cJSON *result)
     const char *name = json_str(result, "name", NULL);
     const cJSON *response = json_get(result, "response");
     struct convert_content content = {0};
-    cJSON *m = cJSON_CreateObject();
     if (!name || (response && !cJSON_IsObject(response)))
         refuse(t, "a `functionResponse` has a `name`, and an object as `response`");
-    cJSON_AddStringToObject(m, "role", "tool");
-    cJSON_AddStringToObject(m, "name", name ? name : "");
-    cJSON_AddStringToObject(m, "tool_call_id",
-                            call_ids_answer(&t->ids, json_str(result, "id", NULL), name));
     add_output(response, &content.text);
     for (const cJSON *p = json_first(json_get(result, "parts")); p; p = p->next) {
         const cJSON *file = json_get(p, "inlineData");
@@ -113,9 +108,10 @@ static void read_result(struct turn *t, const cJSON *result)
         else
             buf_str(&content.text, "[a file is left out]");
     }
-    if (!convert_put(&content, m))
-        body_nomem(t->b, body_root(t->b), "contents");
-    cJSON_AddItemToArray(t->list, m);
+    cJSON *m = convert_add(t->b, "contents", t->list, "tool", &content);
+    cJSON_AddStringToObject(m, "name", name ? name : "");
+    cJSON_AddStringToObject(m, "tool_call_id",
+                            call_ids_answer(&t->ids, json_str(result, "id", NULL), name));
 }
 
 /* ---------------------------------------------------------------- parts */
@@ -150,21 +146,19 @@ static void read_part(struct turn *t, const cJSON *part)
 /* The message of what was read; nothing if there is nothing but results. */
 static void end_message(struct turn *t, const char *role)
 {
-    cJSON *m = cJSON_CreateObject();
-    const bool any = !convert_empty(&t->content) || t->calls || (t->model && t->thoughts.len);
-    cJSON_AddStringToObject(m, "role", role);
-    if (t->thoughts.oom || !convert_put(&t->content, m))
+    const bool thought = t->model && t->thoughts.len;
+    const bool any = !convert_empty(&t->content) || t->calls || thought || t->content.text.oom;
+    cJSON *m = any ? convert_add(t->b, "contents", t->list, role, &t->content) : NULL;
+    if (t->thoughts.oom)
         body_nomem(t->b, body_root(t->b), "contents");
-    if (t->model && t->thoughts.len)
+    if (m && thought)
         cJSON_AddStringToObject(m, "reasoning_content", t->thoughts.p);
-    if (t->calls)
+    if (m && t->calls)
         cJSON_AddItemToObject(m, "tool_calls", t->calls);
+    else
+        cJSON_Delete(t->calls);
     t->calls = NULL;
     buf_free(&t->thoughts);
-    if (any)
-        cJSON_AddItemToArray(t->list, m);
-    else
-        cJSON_Delete(m);
 }
 
 static void read_content(struct turn *t, const cJSON *content)

@@ -4,6 +4,7 @@
 #include "router/api/ollama/ollama.h"
 #include "router/chat/call_ids.h"
 #include "router/chat/convert.h"
+#include "router/chat/message.h"
 #include "router/chat/pictures.h"
 #include <math.h>
 #include <stdio.h>
@@ -238,12 +239,8 @@ int ollama_generate_body(struct call *c, struct ollama *o, struct err *e)
             cJSON_AddStringToObject(to, "suffix", suffix);
     } else {
         cJSON *list = cJSON_AddArrayToObject(to, "messages"), *m = cJSON_CreateObject();
-        if (system && *system) {
-            cJSON *first = cJSON_CreateObject();
-            cJSON_AddStringToObject(first, "role", "system");
-            cJSON_AddStringToObject(first, "content", system);
-            cJSON_AddItemToArray(list, first);
-        }
+        if (system && *system)
+            message_add(list, "system", system);
         cJSON_AddStringToObject(m, "role", "user");
         add_content(&b, m, prompt ? prompt : "", json_get(b.root, "images"));
         cJSON_AddItemToArray(list, m);

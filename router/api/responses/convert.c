@@ -4,6 +4,7 @@
 #include "common/json/json.h"
 #include "common/text.h"
 #include "router/api/responses/compact.h"
+#include "router/chat/message.h"
 #include "router/chat/parts.h"
 #include "router/chat/pictures.h"
 #include <stdio.h>
@@ -39,10 +40,8 @@ static void settle(struct talk *t)
 
 static cJSON *add_message(struct talk *t, const char *role, const char *text)
 {
-    cJSON *m = cJSON_CreateObject();
-    const bool whole =
-        cJSON_AddStringToObject(m, "role", role) && cJSON_AddStringToObject(m, "content", text);
-    if (!cJSON_AddItemToArray(t->list, m) || !whole)
+    cJSON *m = message_add(t->list, role, text);
+    if (!m)
         body_nomem(t->b, t->root, t->key);
     t->assistant = NULL;
     return m;
@@ -67,13 +66,8 @@ static void append(struct talk *t, cJSON *m, const char *key, const char *betwee
 /* Empties `content`. */
 static cJSON *add_content(struct talk *t, const char *role, struct convert_content *content)
 {
-    cJSON *m = cJSON_CreateObject();
-    cJSON_AddStringToObject(m, "role", role);
-    if (!convert_put(content, m))
-        body_nomem(t->b, t->root, t->key);
-    cJSON_AddItemToArray(t->list, m);
     t->assistant = NULL;
-    return m;
+    return convert_add(t->b, t->key, t->list, role, content);
 }
 
 /* `image_url` is a string here; the chat API's object is accepted too. */
