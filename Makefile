@@ -106,7 +106,7 @@ BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 all: $(BINS) cuda  ## build the three programs (and the CUDA plugin where nvcc is found)
 
 help:                  ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / && !seen[$$1]++ {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # ---------------------------------------------------------------- dependencies
 deps: $(BUILD)/.deps   ## install the Debian packages that pkg-config misses

@@ -1,6 +1,7 @@
 """Files, links, flags, routes and commands in README and docs/ exist, and generated pages are up to date."""
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -191,6 +192,14 @@ def test_commands_exist(page):
                 assert f"`{flag}`" in printed or re.search(rf"^ +{flag}\b", printed, re.M), f"{name(page)}: {line}"
             seen += 1
     assert seen or page.parent.name == "how-to", "no command was found to check"
+
+
+def test_help_lists_every_target_once():
+    makefiles = (ROOT / "Makefile").read_text() + (ROOT / "model-server/backend/cuda/rules.mk").read_text()
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    listed = subprocess.run(["make", "-C", ROOT, "help"], capture_output=True, text=True, env=env).stdout
+    named = re.findall(r"^  make ([a-z0-9-]+) ", listed, re.M)
+    assert sorted(named) == sorted(set(re.findall(r"^([a-z0-9-]+):.*## ", makefiles, re.M)))
 
 
 @pytest.mark.parametrize("page", ["models.md", "metrics.md"])
