@@ -253,7 +253,7 @@ int wgmma_decide(struct device *d, int major, int minor, const char **why, struc
     d->features &= ~any;
     *why = "";
     /* code for sm_90a runs on 9.0 alone */
-    if (!(wanted & any) || !(wanted & CUDA_TENSOR) || major != 9 || minor != 0)
+    if (!(wanted & CUDA_WGMMA) || !(wanted & CUDA_TENSOR) || major != 9 || minor != 0)
         return 0;
     for (enum dtype t = DT_F16; t <= DT_BF16 && same > 0; t++)
         same = check(d, t, CUDA_WGMMA, e);
