@@ -366,7 +366,7 @@ static void other_bits_are_found_at_start_up(void **state)
         skip();
     assert_describes(NULL, ", wgmma", "bits");
     assert_describes("15", NULL, "wgmma");
-    assert_describes("30", NULL, "wgmma"); /* not without tensor cores */
+    assert_describes("30", NULL, "wgmma");  /* not without tensor cores */
     assert_describes("-17", NULL, "wgmma"); /* 32 alone enables nothing */
     machine->major = 8;
     assert_describes("63", NULL, "wgmma");
