@@ -1,5 +1,6 @@
 #include "model-server/engine/embed.h"
 #include "model-server/engine/engine_impl.h"
+#include "model-server/model/lora/adapters.h"
 #include <stdlib.h>
 
 enum { RESERVED_TEXTS = 64, TRIAL_TOKENS = 8 };
@@ -24,8 +25,52 @@ static int check(const struct model_info *m, const struct model_text *texts, uin
     return 0;
 }
 
-int engine_embed(struct engine *g, const struct model_text *texts, uint32_t n, bool all,
-                 float **out, size_t *floats, struct err *e)
+/* Unpins those of the first n texts. */
+static void unpin(struct engine *g, struct model_text *texts, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (texts[i].adapter)
+            adapters_unpin(model_adapters(g->o.model), texts[i].adapter);
+        texts[i].adapter = 0;
+    }
+}
+
+/* Loads the adapters of all texts to the device, or none. */
+static int pin(struct engine *g, struct model_text *texts, const char *const *names, uint32_t n,
+               struct err *e)
+{
+    struct adapters *a = model_adapters(g->o.model);
+    for (uint32_t i = 0; names && i < n; i++) {
+        if (!names[i] || !*names[i])
+            continue;
+        const uint32_t number = a ? adapters_find(a, names[i]) : 0;
+        const int rc = number
+                           ? adapters_pin(a, number, e)
+                           : err_set(e, ERR_VALIDATION, "there is no adapter `%.100s`", names[i]);
+        if (rc) {
+            unpin(g, texts, i);
+            return -1;
+        }
+        texts[i].adapter = number;
+    }
+    return 0;
+}
+
+/* *out has room. */
+static int encode(struct engine *g, struct model_text *texts, const char *const *names, uint32_t n,
+                  bool all, float *out, struct err *e)
+{
+    if (pin(g, texts, names, n, e))
+        return -1;
+    const int rc = n ? model_encode(g->o.model, texts, n, all, out, e) : 0;
+    unpin(g, texts, n);
+    if (rc)
+        engine_note_failure(g);
+    return rc;
+}
+
+int engine_embed(struct engine *g, struct model_text *texts, const char *const *names, uint32_t n,
+                 bool all, float **out, size_t *floats, struct err *e)
 {
     const struct model_info *m = model_info(g->o.model);
     size_t rows = n;
@@ -40,13 +85,12 @@ int engine_embed(struct engine *g, const struct model_text *texts, uint32_t n, b
     const size_t size = rows * (all ? m->row_width : m->width);
     if (g->o.comm->rank == 0 && !(*out = malloc((size ? size : 1) * sizeof(**out))))
         return err_nomem(e);
-    if (n == 0 || model_encode(g->o.model, texts, n, all, *out, e) == 0) {
+    if (encode(g, texts, names, n, all, *out, e) == 0) {
         *floats = *out ? size : 0;
         return 0;
     }
     free(*out);
     *out = NULL;
-    engine_note_failure(g);
     return -1;
 }
 
@@ -57,7 +101,7 @@ int engine_embed_warmup(struct engine *g, struct warmup *w, struct err *e)
     const uint32_t most =
         m->max_length && m->max_length < TRIAL_TOKENS ? m->max_length : TRIAL_TOKENS;
     const uint32_t asked = w->max_prefill_tokens ? w->max_prefill_tokens : DEFAULT_PREFILL;
-    const struct model_text trial = {.ids = ids, .n = most};
+    struct model_text trial = {.ids = ids, .n = most};
     float *out;
     size_t floats;
     if (model_encode_reserve(g->o.model, asked, RESERVED_TEXTS, g->o.kv_dtype, e))
@@ -65,7 +109,9 @@ int engine_embed_warmup(struct engine *g, struct warmup *w, struct err *e)
                         "Not enough memory to handle %u tokens of texts. You need to decrease "
                         "`--max-batch-prefill-tokens`",
                         asked);
-    if (engine_embed(g, &trial, 1, model_task_of_tokens(m->task), &out, &floats, e))
+    if (warmup_reserve_adapters(g, w, e))
+        return -1;
+    if (engine_embed(g, &trial, NULL, 1, model_task_of_tokens(m->task), &out, &floats, e))
         return err_wrap(e, "warm-up");
     free(out);
     w->supported_tokens = asked;

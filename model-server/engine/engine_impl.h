@@ -64,6 +64,9 @@ uint32_t warmup_rows(const struct engine *g, const struct warmup *w);
 int warmup_check(const struct engine *g, const struct warmup *w, struct err *e);
 /* Pages for adapters on this rank; *all: pages that all adapters need together. */
 uint32_t warmup_adapter_pages(const struct engine *g, uint64_t free_bytes, uint64_t *all);
+/* Allocates the pool of the adapters on every rank: their size if it fits into their share, or the
+ * share if adapters may be loaded later. */
+int warmup_reserve_adapters(struct engine *g, struct warmup *w, struct err *e);
 /* Number of blocks for keys and values of images, if the model has cross-attention layers; else 0.
  */
 uint32_t warmup_shown_blocks(const struct engine *g, const struct warmup *w, uint64_t free_bytes,

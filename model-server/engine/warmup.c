@@ -204,9 +204,7 @@ uint32_t warmup_adapter_pages(const struct engine *g, uint64_t free_bytes, uint6
     return (uint32_t)(share < *all ? share : *all);
 }
 
-/* The size of all adapters, if it fits into their share; the whole share if adapters may be
- * loaded later. */
-static int reserve_adapters(struct engine *g, struct warmup *w, struct err *e)
+int warmup_reserve_adapters(struct engine *g, struct warmup *w, struct err *e)
 {
     const struct engine_options *o = &g->o;
     struct adapters *a = model_adapters(o->model);
@@ -466,7 +464,7 @@ int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
                                                                                : g->max_prefill;
     uint64_t before, total;
     if (warmup_check(g, w, e) || g->o.ops->memory(g->o.dev, &before, &total, e) ||
-        reserve(g, w, e) || reserve_adapters(g, w, e) || (w->n && trial(g, w, e)) ||
+        reserve(g, w, e) || warmup_reserve_adapters(g, w, e) || (w->n && trial(g, w, e)) ||
         rehearse(g, w, e) || size_pool(g, w, &plan, e)) {
         engine_note_failure(g);
         return -1;

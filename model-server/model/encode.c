@@ -117,8 +117,12 @@ static int fill(struct encoder *c, const struct model_text *texts, uint32_t n, u
             return -1;
         for (uint32_t k = 0; k < t->n; k++)
             c->slots[at + k] = block * BLOCK + k;
-        c->spans[i] = (struct span){
-            .first = at, .n = t->n, .kv_len = t->n, .blocks = c->blocks + block, .seq_len = t->n};
+        c->spans[i] = (struct span){.first = at,
+                                    .n = t->n,
+                                    .kv_len = t->n,
+                                    .blocks = c->blocks + block,
+                                    .seq_len = t->n,
+                                    .adapter = t->adapter};
         c->out_rows[i] = at + (row == POOL_LAST ? t->n - 1 : t->skip < t->n ? t->skip : 0);
         block += blocks_of(t->n);
     }

@@ -223,7 +223,8 @@ struct model_text {
     const uint32_t *ids;
     const uint8_t *types; /* [n] segments, or NULL: all 0 */
     uint32_t n;
-    uint32_t skip; /* tokens of a prompt that are excluded from a mean */
+    uint32_t skip;    /* tokens of a prompt that are excluded from a mean */
+    uint32_t adapter; /* number of one that is pinned (lora/adapters.h); 0: the base model */
 };
 int model_encode(struct model *m, const struct model_text *texts, uint32_t n, bool all, float *out,
                  struct err *e);

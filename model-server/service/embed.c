@@ -6,13 +6,15 @@
 #include <string.h>
 
 /* Views of the message. */
-static int read_texts(const Generate__V3__EmbedRequest *q, struct model_text *out, struct err *e)
+static int read_texts(const Generate__V3__EmbedRequest *q, struct model_text *out,
+                      const char **adapters, struct err *e)
 {
     for (size_t i = 0; i < q->n_texts; i++) {
         const Generate__V3__EmbedText *t = q->texts[i];
         if (t->types.len && t->types.len != t->n_ids)
             return err_set(e, ERR_VALIDATION, "text %zu has %zu tokens and types of %zu", i,
                            t->n_ids, t->types.len);
+        adapters[i] = t->adapter;
         out[i] = (struct model_text){.ids = t->ids,
                                      .types = t->types.len ? t->types.data : NULL,
                                      .n = (uint32_t)t->n_ids,
@@ -31,12 +33,13 @@ const ProtobufCMessage *rpc_embed(void *ctx, const ProtobufCMessage *in, struct 
     size_t n = 0;
     Generate__V3__EmbedResponse *r = RPC_NEW(call->mem, Generate__V3__EmbedResponse, 1);
     struct model_text *texts = RPC_NEW(call->mem, struct model_text, q->n_texts + 1);
+    const char **adapters = RPC_NEW(call->mem, const char *, q->n_texts + 1);
     service_begin(s, "Embed");
-    if (!r || !texts)
+    if (!r || !texts || !adapters)
         return err_nomem(e), NULL;
-    if (read_texts(q, texts, e))
+    if (read_texts(q, texts, adapters, e))
         return NULL;
-    if (engine_embed(s->o.engine, texts, (uint32_t)q->n_texts, q->all, &values, &n, e))
+    if (engine_embed(s->o.engine, texts, adapters, (uint32_t)q->n_texts, q->all, &values, &n, e))
         return service_failed(s, "Embed", e);
     generate__v3__embed_response__init(r);
     r->values = n ? RPC_NEW(call->mem, float, n) : NULL;

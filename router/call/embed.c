@@ -1,4 +1,5 @@
 #include "router/call/embed.h"
+#include "router/body/body.h"
 #include "router/call/embed_impl.h"
 #include <stdio.h>
 #include <string.h>
@@ -138,6 +139,14 @@ static int take_ids(const struct encoding *x, const struct text_input *in, struc
     return 0;
 }
 
+/* The name of an adapter as `model`, as on the routes that generate. */
+static const char *adapter_of(struct call *c, const struct texts_ask *q)
+{
+    if (q->adapter || !edge_adapters(c->edge))
+        return q->adapter;
+    return edge_adapter(c->edge, body_model(c->body.p, c->body.len, &c->arena));
+}
+
 static int encode_all(struct call *c, const struct texts_ask *q, struct embed_text *out,
                       struct err *e)
 {
@@ -148,6 +157,7 @@ static int encode_all(struct call *c, const struct texts_ask *q, struct embed_te
     if (q->prompt_name && !prompt)
         return err_set(e, ERR_VALIDATION, "`prompt_name`: this model has no prompt `%.60s`",
                        q->prompt_name);
+    const char *adapter = adapter_of(c, q);
     for (; x.index < q->n; x.index++) {
         const struct text_input *in = &q->in[x.index];
         struct embed_text *to = &out[x.index];
@@ -157,6 +167,7 @@ static int encode_all(struct call *c, const struct texts_ask *q, struct embed_te
             return -1;
         if (to->n == 0)
             return err_set(e, ERR_EMPTY, "`inputs` cannot be empty");
+        to->adapter = adapter;
     }
     return 0;
 }

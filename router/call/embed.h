@@ -24,6 +24,7 @@ struct texts_ask {
     uint32_t n;
     /* key in config_sentence_transformers.json; NULL: the default prompt */
     const char *prompt_name;
+    const char *adapter;     /* its name; NULL: the one that the body's `model` names, or none */
     const char *instruction; /* for a reranker that is prompted in text; NULL: the default one */
     bool all;                /* return hidden states of all tokens */
     bool plain;              /* no prompt prefix, not even the default one */

@@ -201,7 +201,10 @@ void body_prompt(const struct call *c, struct body *b, struct object root, struc
     ask->prompt_name = body_str(b, root, "prompt_name", false);
     if (b->failed || !word || ask->prompt_name)
         return;
-    if (!texts_prompt(c, word, ask))
+    const bool known = texts_prompt(c, word, ask);
+    if (task && edge_has_adapter(c->edge, task))
+        ask->adapter = task;
+    else if (!known)
         body_fail(b, root, key, "`%s`: this model has no prompt `%.60s`", key, word);
 }
 

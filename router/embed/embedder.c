@@ -199,6 +199,8 @@ static Generate__V3__EmbedRequest *write_request(struct embedder *s)
         texts[i].types.data = (uint8_t *)(uintptr_t)t->types;
         texts[i].types.len = t->types ? t->n : 0;
         texts[i].skip = t->skip;
+        if (t->adapter)
+            texts[i].adapter = (char *)(uintptr_t)t->adapter;
         list[i] = &texts[i];
     }
     q->texts = list;
@@ -373,6 +375,10 @@ struct embedder *embedder_new(const struct embedder_options *o, struct err *e)
     s->o = *o;
     s->o.shards = NULL; /* owned on success only */
     rpc_mem_init(&s->mem, (size_t)4 << 30);
+    adapter_shelf_init(&s->shelf);
+    if (o->model.adapters)
+        adapter_shelf_put(&s->shelf, o->model.adapters);
+    s->o.model.adapters = NULL; /* the caller's */
     if (fan_init(&s->call, o->shards, on_call, s, e) || embedder_recover_init(s, e)) {
         embedder_free(s);
         return NULL;
@@ -383,6 +389,8 @@ struct embedder *embedder_new(const struct embedder_options *o, struct err *e)
     publish(s);
     return s;
 }
+
+struct adapter_shelf *embedder_shelf(struct embedder *s) { return &s->shelf; }
 
 void embedder_free(struct embedder *s)
 {
@@ -397,6 +405,7 @@ void embedder_free(struct embedder *s)
     shards_free(s->o.shards);
     fair_free(&s->queue);
     rpc_mem_free(&s->mem);
+    adapter_shelf_fini(&s->shelf);
     free(s->slots);
     free(s);
 }

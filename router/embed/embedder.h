@@ -18,7 +18,8 @@ struct embed_text {
     const uint32_t *ids;
     const uint8_t *types; /* [n] token types, or NULL: all 0 */
     uint32_t n;
-    uint32_t skip; /* leading prompt tokens that mean pooling excludes */
+    uint32_t skip;       /* leading prompt tokens that mean pooling excludes */
+    const char *adapter; /* its name; NULL: the base model */
 };
 
 /* The texts of one request. The creator owns it and its data, and keeps both until done(). */
@@ -57,6 +58,8 @@ struct embedder_options {
 
 struct embedder;
 struct embedder *embedder_new(const struct embedder_options *o, struct err *e);
+/* The adapters that the shards have. Any thread. */
+struct adapter_shelf *embedder_shelf(struct embedder *s);
 void embedder_free(struct embedder *s); /* after `gone` of embedder_stop() */
 void embedder_watch(struct embedder *s);
 void embedder_add(struct embedder *s, struct embed_job *j); /* may end it at once */

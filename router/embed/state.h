@@ -3,6 +3,7 @@
 #define ROUTER_EMBED_STATE_H
 #include "router/embed/embedder.h"
 #include "router/shards/link.h"
+#include "router/shards/served_adapters.h"
 
 /* One text of the call in flight. */
 struct embed_slot {
@@ -12,6 +13,7 @@ struct embed_slot {
 
 struct embedder {
     struct embedder_options o;
+    struct adapter_shelf shelf;
     struct metric_shares gauges; /* gauges summed over several schedulers */
     struct fair queue;
     uint64_t order;

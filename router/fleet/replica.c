@@ -67,7 +67,7 @@ static const char *unfit(struct fleet *f, const struct infer *i)
         return "it has a cache of windows and the others have none, or the other way round";
     if (a->takes_images && b->max_batch_prefill_tokens < a->max_batch_prefill_tokens)
         return "its steps are smaller: a picture that a step computes whole may not fit";
-    if (a->task == TASK_GENERATE && !same_adapters(&f->adapters, infer_adapters(i)))
+    if (!same_adapters(&f->adapters, infer_adapters(i)))
         return "it serves other adapters";
     return NULL;
 }
@@ -91,11 +91,10 @@ static bool settle(struct fleet *f, const struct infer *i)
     l.runtime_adapters = 0;
     if (!copy_labels(&l))
         return false;
-    if (l.task == TASK_GENERATE) {
-        struct served_adapters *list = adapter_shelf_hold(infer_adapters(i));
+    struct served_adapters *list = adapter_shelf_hold(infer_adapters(i));
+    if (list) /* texts of a model without adapters have none */
         adapter_shelf_put(&f->adapters, list);
-        served_adapters_release(list);
-    }
+    served_adapters_release(list);
     f->limits = l;
     f->open = true;
     return true;

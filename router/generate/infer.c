@@ -372,7 +372,10 @@ int infer_audit(struct infer *i, int64_t ms, struct buf *out, bool *balanced, st
                : err_set(e, ERR_UNHEALTHY, "the scheduler does not answer");
 }
 
-struct adapter_shelf *infer_adapters(const struct infer *i) { return sched_shelf(i->sched); }
+struct adapter_shelf *infer_adapters(const struct infer *i)
+{
+    return i->embedder ? embedder_shelf(i->embedder) : sched_shelf(i->sched);
+}
 
 void infer_change(struct infer *i, struct adapter_change *c)
 {
@@ -416,8 +419,9 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
     l->parameters = m->parameters;
     l->weight_bytes = m->weight_bytes;
     /* Our shards list all adapters; v2 shards have none. */
-    l->lists_adapters = m->task == TASK_GENERATE && (m->takes_input_ids || m->version == 2);
-    l->runtime_adapters = m->runtime_adapters;
+    const bool texts = m->task != TASK_GENERATE;
+    l->lists_adapters = texts || m->takes_input_ids || m->version == 2;
+    l->runtime_adapters = texts ? 0 : m->runtime_adapters;
     l->task = m->task;
     l->pairs_as_text = m->pairs_as_text;
     l->embed_width = m->embed_width;
