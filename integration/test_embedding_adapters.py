@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import re
 import shutil
 import struct
 
@@ -81,6 +82,20 @@ def test_vectors_with_adapters(tmp_path, name, ranks):
         assert np.array_equal(each[1], alone[0]) and np.array_equal(each[2], alone[1])
         r = s.post("/v1/embeddings", {"input": "a", "task": "three"})
         assert r.status_code == 400 and "three" in r.json()["error"]["message"]
+
+
+def test_a_pool_that_holds_one_of_two(tmp_path):
+    """Texts of both in one batch: what does not fit waits for the next pass."""
+    args = ["--lora-adapters", ",".join(f"{n}={made(tmp_path, 'embed/bert_mean', n)[0]}" for n in (1, 2))]
+    with Service(data("embed/bert_mean"), args=args) as s:
+        want = [vectors(s, model="1"), vectors(s, model="2")]
+        pages, size = (int(re.search(rf"{key}=(\d+)", s.log)[1]) for key in ("pages_of_all", "page_bytes"))
+    free = next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemAvailable")) * 1024
+    with Service(data("embed/bert_mean"), args=[*args, "--adapter-memory-fraction", f"{0.75 * pages * size / free:.12f}"]) as s:
+        assert "pages=1 " in s.log
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            got = list(pool.map(lambda i: vectors(s, TEXTS * 20, model="12"[i % 2])[:3], range(24)))
+        assert all(np.array_equal(v, want[i % 2]) for i, v in enumerate(got))
 
 
 def test_scores_with_adapters(tmp_path):

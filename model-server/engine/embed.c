@@ -35,9 +35,10 @@ static void unpin(struct engine *g, struct model_text *texts, uint32_t n)
     }
 }
 
-/* Loads the adapters of all texts to the device, or none. */
-static int pin(struct engine *g, struct model_text *texts, const char *const *names, uint32_t n,
-               struct err *e)
+/* Loads the adapters of the first texts to the device, as many as find room. Returns how many texts
+ * these are; 0: an error. */
+static uint32_t pin(struct engine *g, struct model_text *texts, const char *const *names,
+                    uint32_t n, struct err *e)
 {
     struct adapters *a = model_adapters(g->o.model);
     for (uint32_t i = 0; names && i < n; i++) {
@@ -47,26 +48,36 @@ static int pin(struct engine *g, struct model_text *texts, const char *const *na
         const int rc = number
                            ? adapters_pin(a, number, e)
                            : err_set(e, ERR_VALIDATION, "there is no adapter `%.100s`", names[i]);
+        if (rc && e->kind == ERR_OVERLOADED && i > 0)
+            return i;
         if (rc) {
             unpin(g, texts, i);
-            return -1;
+            return 0;
         }
         texts[i].adapter = number;
     }
-    return 0;
+    return n;
 }
 
-/* *out has room. */
+/* *out has room. The adapters of a batch need not fit into their pool at once. */
 static int encode(struct engine *g, struct model_text *texts, const char *const *names, uint32_t n,
                   bool all, float *out, struct err *e)
 {
-    if (pin(g, texts, names, n, e))
-        return -1;
-    const int rc = n ? model_encode(g->o.model, texts, n, all, out, e) : 0;
-    unpin(g, texts, n);
-    if (rc)
-        engine_note_failure(g);
-    return rc;
+    const struct model_info *m = model_info(g->o.model);
+    for (uint32_t first = 0, some; first < n; first += some) {
+        struct model_text *t = texts + first;
+        if (!(some = pin(g, t, names ? names + first : NULL, n - first, e)))
+            return -1;
+        const int rc = model_encode(g->o.model, t, some, all, out, e);
+        unpin(g, t, some);
+        if (rc) {
+            engine_note_failure(g);
+            return -1;
+        }
+        for (uint32_t i = 0; out && i < some; i++)
+            out += all ? (size_t)t[i].n * m->row_width : m->width;
+    }
+    return 0;
 }
 
 int engine_embed(struct engine *g, struct model_text *texts, const char *const *names, uint32_t n,
