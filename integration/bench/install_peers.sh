@@ -16,6 +16,9 @@ DATA=$DIR/data
 SHAPE=llama-3.2-1b
 LLAMA_CPP_PYTHON=0.3.36
 
+# An index that drops a connection is asked again.
+export PIP_RETRIES="${PIP_RETRIES:-15}"
+
 # ---------------------------------------------------------------- packages
 if ! [ -e "$DIR/venv/.ok" ]; then
   [ -x "$PY" ] || python3 -m venv "$DIR/venv"
