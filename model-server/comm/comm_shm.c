@@ -10,7 +10,7 @@
  * pair of ranks count the pieces put into it and taken from it. A message is complete when the
  * receiver has taken all of it, so that the box is free for another receiver.
  *
- * Waiting: spin briefly, then sleep on the other rank's counter (a futex), and check every
+ * Waiting: spin briefly (common/spin.h), then sleep on the other rank's counter (a futex), and check every
  * POLL_MS whether that rank lives. A process is identified by its pid and start time, because
  * pids are reused. */
 #include "model-server/comm/comm_shm.h"
@@ -29,7 +29,6 @@
 #include <unistd.h>
 
 enum { SMALL = 16 * 1024 }; /* up to this size every rank adds everything: one barrier less */
-enum { SPINS = 2000 };      /* about 30 us */
 enum { POLL_MS = 50 };
 
 static struct shm *shm_of(struct comm *c)
@@ -95,13 +94,14 @@ static int wait_for(struct shm *s, int rank, struct shm_count *c, unsigned n, in
                     struct err *e)
 {
     unsigned seen;
-    for (int i = 0; i < SPINS; i++) {
-        if (has_reached(c, n, &seen))
+    for (uint32_t i = 0; i < s->spin.now; i++) {
+        if (has_reached(c, n, &seen)) {
+            spin_gained(&s->spin);
             return 0;
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
+        }
+        spin_pause();
     }
+    const int64_t begin = clock_ns();
     int rc = 0;
     atomic_fetch_add(&c->waiters, 1);
     while (!rc && !has_reached(c, n, &seen)) {
@@ -110,6 +110,7 @@ static int wait_for(struct shm *s, int rank, struct shm_count *c, unsigned n, in
             rc = check_wait(s, rank, deadline_ms, e);
     }
     atomic_fetch_sub(&c->waiters, 1);
+    spin_slept(&s->spin, clock_ns() - begin);
     return rc;
 }
 
@@ -340,6 +341,7 @@ static struct shm *shm_new(int rank, int world, int timeout_ms, struct err *e)
         return err_nomem(e), NULL;
     s->comm = (struct comm){&shm_ops, rank, world, 1, false, NULL};
     s->timeout_ms = timeout_ms;
+    s->spin = spin_new();
     s->named = -1;
     for (int r = 0; r < world; r++)
         s->numbers[r] = r;

@@ -1,6 +1,7 @@
 /* comm_shm.h - the shared segment of ranks of one host. Private to comm_shm*.c. */
 #ifndef MODEL_SERVER_COMM_COMM_SHM_H
 #define MODEL_SERVER_COMM_COMM_SHM_H
+#include "common/spin.h"
 #include "model-server/comm/comm_group.h"
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -41,6 +42,7 @@ struct shm {
     unsigned reached;       /* barriers */
     unsigned half;          /* buffer of the next chunk */
     int timeout_ms;
+    struct spin spin; /* of its thread's waits */
     int named; /* rank 0, while its segment has a name: descriptor that locks it; else -1 */
     /* the first failure: the ranks are out of step, and every later call returns it */
     struct err broken;

@@ -1,5 +1,7 @@
 /* threads.c - one generation counter starts a loop, one countdown ends it; both are futexes. */
 #include "model-server/backend/cpu/threads.h"
+#include "common/clock.h"
+#include "common/spin.h"
 #include <assert.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -14,7 +16,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPINS = 2000 }; /* about 30 us: longer than the gap between two operations of a step */
 enum { MAX_THREADS = 1024 };
 /* of a thread's range: other threads can take pieces from a thread that lost its core */
 enum { PIECES = 8 };
@@ -28,6 +29,7 @@ struct pool_lane {
 struct worker {
     struct pool *pool;
     int id;
+    struct spin spin; /* its waits for work */
     pthread_t thread;
 };
 
@@ -39,6 +41,7 @@ struct pool {
     void *arg;
     struct pool_lane *lanes; /* [n] */
     bool quit;
+    struct spin spin; /* the caller's waits for the workers */
     _Alignas(64) atomic_uint generation; /* a new value: there is work */
     _Alignas(64) atomic_uint running;    /* workers that have not finished */
     _Alignas(64) atomic_uint sleepers;   /* workers that need a wake-up call */
@@ -53,15 +56,6 @@ static void futex_wait(atomic_uint *word, unsigned value)
 static void futex_wake(atomic_uint *word, int n)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
-}
-
-static inline void pause_briefly(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
 }
 
 static void cut(struct pool *p, size_t items, size_t grain)
@@ -88,19 +82,23 @@ static void run_pieces(struct pool *p, int id)
 }
 
 /* The generation after `seen`. */
-static unsigned await_work(struct pool *p, unsigned seen)
+static unsigned await_work(struct pool *p, struct spin *spin, unsigned seen)
 {
     unsigned g = seen;
-    for (int i = 0; i < SPINS; i++) {
+    for (uint32_t i = 0; i < spin->now; i++) {
         g = atomic_load_explicit(&p->generation, memory_order_acquire);
-        if (g != seen)
+        if (g != seen) {
+            spin_gained(spin);
             return g;
-        pause_briefly();
+        }
+        spin_pause();
     }
+    const int64_t begin = clock_ns();
     atomic_fetch_add(&p->sleepers, 1); /* sequentially consistent: pairs with pool_start() */
     while ((g = atomic_load(&p->generation)) == seen)
         futex_wait(&p->generation, seen);
     atomic_fetch_sub(&p->sleepers, 1);
+    spin_slept(spin, clock_ns() - begin);
     return g;
 }
 
@@ -110,7 +108,7 @@ static void *worker_main(void *arg)
     struct pool *p = w->pool;
     unsigned seen = 0;
     for (;;) {
-        seen = await_work(p, seen);
+        seen = await_work(p, &w->spin, seen);
         if (p->quit)
             return NULL;
         run_pieces(p, w->id);
@@ -129,14 +127,18 @@ static void pool_start(struct pool *p)
 
 static void pool_finish(struct pool *p)
 {
-    for (int i = 0; i < SPINS; i++) {
-        if (!atomic_load_explicit(&p->running, memory_order_acquire))
+    for (uint32_t i = 0; i < p->spin.now; i++) {
+        if (!atomic_load_explicit(&p->running, memory_order_acquire)) {
+            spin_gained(&p->spin);
             return;
-        pause_briefly();
+        }
+        spin_pause();
     }
+    const int64_t begin = clock_ns();
     unsigned left;
     while ((left = atomic_load_explicit(&p->running, memory_order_acquire)))
         futex_wait(&p->running, left);
+    spin_slept(&p->spin, clock_ns() - begin);
 }
 
 void pool_run(struct pool *p, range_fn *fn, void *arg, size_t n, size_t grain)
@@ -205,6 +207,7 @@ struct pool *pool_new(int threads, struct err *e)
         return err_nomem(e), NULL;
     memset(p, 0, size);
     p->n = 1;
+    p->spin = spin_new();
     p->lanes = aligned_alloc(64, sizeof(*p->lanes) * (size_t)n);
     if (!p->lanes) {
         free(p);
@@ -212,7 +215,7 @@ struct pool *pool_new(int threads, struct err *e)
     }
     for (int i = 1; i < n; i++, p->n++) {
         struct worker *w = &p->workers[i - 1];
-        *w = (struct worker){.pool = p, .id = i};
+        *w = (struct worker){.pool = p, .id = i, .spin = p->spin};
         int rc = pthread_create(&w->thread, NULL, worker_main, w);
         if (rc) {
             pool_free(p);

@@ -1,0 +1,30 @@
+#include "common/spin.h"
+#include "common/clock.h"
+
+/* TRIES: the thread may lose its core in one of them. SHORTEST: a share of the whole loop. */
+enum { TRIES = 3, PAUSES = 128, SHORTEST = 32, MOST = 1 << 20 };
+
+struct spin spin_new(void)
+{
+    int64_t best = INT64_MAX;
+    for (int i = 0; i < TRIES; i++) {
+        const int64_t begin = clock_ns();
+        for (int k = 0; k < PAUSES; k++)
+            spin_pause();
+        const int64_t took = clock_ns() - begin;
+        best = took < best ? took : best;
+    }
+    const int64_t n = (int64_t)SPIN_NS * PAUSES / (best > 0 ? best : 1);
+    const uint32_t most = n > MOST ? MOST : n < SHORTEST ? SHORTEST : (uint32_t)n;
+    return (struct spin){most, most};
+}
+
+void spin_gained(struct spin *s) { s->now = s->most; }
+
+/* The end of a sleep takes time, too: a wait that a whole loop would have seen lasts up to twice as
+ * long. */
+void spin_slept(struct spin *s, int64_t ns)
+{
+    const uint32_t least = s->most / SHORTEST;
+    s->now = ns <= 2 * SPIN_NS ? s->most : s->now / 2 > least ? s->now / 2 : least;
+}

@@ -1,0 +1,35 @@
+/* spin.h - short waits in a loop of pauses, before a thread sleeps.
+ *
+ * A wait of some microseconds costs less in a loop than by a futex. A loop that ends without the
+ * event has used a core for nothing, and the awaited thread may need that very core: where threads
+ * are more than cores, waits take as long as a time slice. So a loop is the shorter the more often
+ * the waits were long, and whole again after the first short one.
+ *
+ * A pause takes 5 to 150 cycles, depending on the CPU: the length of the loop is measured once. */
+#ifndef COMMON_SPIN_H
+#define COMMON_SPIN_H
+#include <stdint.h>
+
+enum { SPIN_NS = 30000 }; /* longer than the gap between two operations of a step */
+
+/* Of one waiting thread. */
+struct spin {
+    uint32_t most, now; /* pauses: of the whole loop, and of the next one */
+};
+
+/* Measures a pause; takes less than 100 us. */
+struct spin spin_new(void);
+/* A loop saw the event in time. */
+void spin_gained(struct spin *s);
+/* A loop did not, and the sleep after it took so long. */
+void spin_slept(struct spin *s, int64_t ns);
+
+static inline void spin_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+#endif
