@@ -37,6 +37,9 @@ FAMILIES = {
     "ovis2": (
         {320: "<IMG_ATOM>", 321: "<IMG_START>", 322: "<IMG_GRID>", 323: "<IMG_COL>", 324: "<IMG_ROW>", 325: "<IMG_END>"}, "<image>",
     ),
+    "minicpmv2_6": (
+        {317: "<image>", 318: "</image>", 320: "<unk>", 321: "<slice>", 322: "</slice>"}, "(<image>./</image>)",
+    ),
     "dots_ocr": ({320: "<|imgpad|>", 321: "<|img|>", 322: "<|endofimg|>"}, "<|img|><|imgpad|><|endofimg|>"),
     "idefics2": ({317: "<fake_token_around_image>", 320: "<image>"}, "<image>"),
     "vipllava": ({320: "<image>"}, "<image>"),

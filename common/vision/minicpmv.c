@@ -1,37 +1,74 @@
-/* MiniCPM-V 4.6 and MiniCPM-OCR: the whole image with about as many pixels as a slice; then, if it
+/* MiniCPM-V and MiniCPM-OCR: the whole image with about as many pixels as a slice; then, if it
  * has more, slices of its own grid. All keep about their aspect ratio. */
 #include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-static void load(struct vision *v, struct vision_settings *s)
+static const struct vision_pixel_defaults pixels = {VISION_BICUBIC, vision_half, vision_half, 14};
+
+/* Keys and tokens of all versions. */
+static void load_slices(struct vision *v, struct vision_settings *s)
 {
-    static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_half, vision_half, 14};
     static const char *const tokens[] = {"<image>",  "</image>",   "<slice>",
                                          "</slice>", "<image_id>", "</image_id>"};
     struct vision_minicpmv *f = &v->minicpmv;
-    const bool ocr = strcmp(v->name, "minicpm_ocr") == 0;
-    const char *mode = ocr ? "4x" : "16x";
-    const char *small = json_str(s->pixels.o, "small_image_upsize", "always");
-    vision_read_format(s, &v->format, &d);
-    if (vision_side(s, &s->pixels, "patch_size", v->format.patch) != v->format.patch)
-        vision_settings_fail(s, "%s: patch_size must be the tower's", s->pixels.name);
-    v->format.merge = ocr ? 2 : 4; /* stages of two patches a side */
-    f->enlarge = strcmp(small, "always") == 0;
-    if (!f->enlarge && strcmp(small, "never") != 0) /* "adaptive" examines pixels */
-        vision_settings_fail(s, "%s: small_image_upsize must be always or never", s->pixels.name);
     f->side = vision_u32(s, &s->pixels, "scale_resolution", 448, 1, VISION_MAX_SETTING);
     f->max_slices = vision_u32(s, &s->pixels, "max_slice_nums", 9, 1, VISION_MAX_CROPS - 1);
     if (!vision_flag(&s->pixels, "slice_mode", true))
         f->max_slices = 1;
+    if (vision_side(s, &s->pixels, "patch_size", v->format.patch) != v->format.patch)
+        vision_settings_fail(s, "%s: patch_size must be the tower's", s->pixels.name);
+    for (size_t i = 0; i < (f->numbered ? 6 : 4); i++)
+        vision_need_token(s, tokens[i]);
+}
+
+static void load(struct vision *v, struct vision_settings *s)
+{
+    struct vision_minicpmv *f = &v->minicpmv;
+    const bool ocr = strcmp(v->name, "minicpm_ocr") == 0;
+    const char *mode = ocr ? "4x" : "16x";
+    const char *small = json_str(s->pixels.o, "small_image_upsize", "always");
+    vision_read_format(s, &v->format, &pixels);
+    v->format.merge = ocr ? 2 : 4; /* stages of two patches a side */
+    f->enlarge = strcmp(small, "always") == 0;
+    if (!f->enlarge && strcmp(small, "never") != 0) /* "adaptive" examines pixels */
+        vision_settings_fail(s, "%s: small_image_upsize must be always or never", s->pixels.name);
     f->numbered =
         vision_flag(&s->processor, "use_image_id", vision_flag(&s->pixels, "use_image_id", true));
     if (strcmp(json_str(s->pixels.o, "downsample_mode", mode), mode) != 0)
         vision_settings_fail(s, "%s: downsample_mode must be %s", s->pixels.name, mode);
     v->token = vision_read_token(s, "image_token_id", "<|image_pad|>", 248056, v->marker);
-    for (size_t i = 0; i < (f->numbered ? 6 : 4); i++)
-        vision_need_token(s, tokens[i]);
+    memcpy(f->patch, v->marker, sizeof(f->patch));
+    load_slices(v, s);
+}
+
+/* Three halves, as in every published file; absent: the same. */
+static void only_halves(struct vision_settings *s, const char *key)
+{
+    const cJSON *list = json_get(s->pixels.o, key), *x;
+    cJSON_ArrayForEach(x, list) if (x->valuedouble != 0.5)
+        vision_settings_fail(s, "%s: %s must be 0.5", s->pixels.name, key);
+}
+
+/* The files of the authors of MiniCPM-V 2.5 to 4.5: queries make as many features of each slice. */
+static void load_resampled(struct vision *v, struct vision_settings *s)
+{
+    struct vision_minicpmv *f = &v->minicpmv;
+    vision_read_format(s, &v->format, &pixels);
+    only_halves(s, "norm_mean");
+    only_halves(s, "norm_std");
+    f->enlarge = true;
+    f->numbered =
+        vision_flag(&s->pixels, "use_image_id", vision_flag(&s->config, "use_image_id", false));
+    f->latents = vision_u32(s, &s->config, "query_num", 64, 1, 4096);
+    if (vision_u32(s, &s->pixels, "image_feature_size", f->latents, 1, 4096) != f->latents)
+        vision_settings_fail(s, "%s: image_feature_size must be query_num", s->pixels.name);
+    v->token = vision_read_token(s, "image_token_id", "<unk>", 128244, f->patch);
+    snprintf(v->marker, sizeof(v->marker), "(<image>./</image>)"); /* no token of the model */
+    snprintf(v->around, sizeof(v->around), "%s\n", v->marker);
+    load_slices(v, s);
 }
 
 /* The next multiple of `unit`, at least one; halves to the even one. */
@@ -85,6 +122,8 @@ static uint64_t add_part(const struct vision *v, struct vision_plan *out, uint32
 {
     const uint32_t unit = v->format.patch * v->format.merge;
     vision_size_crop(out, vision_add_crop(out, of, x, y), width, height);
+    if (v->minicpmv.latents)
+        return v->minicpmv.latents;
     return (uint64_t)(width / unit) * (height / unit);
 }
 
@@ -116,9 +155,10 @@ static void put_part(const struct vision *v, const struct vision_plan *p, uint32
 {
     const uint32_t unit = v->format.patch * v->format.merge;
     buf_str(out, crop ? "<slice>" : "<image>");
-    vision_repeat(out, v->marker,
-                  (uint64_t)(vision_crop_width(p, crop) / unit) *
-                      (vision_crop_height(p, crop) / unit));
+    vision_repeat(out, v->minicpmv.patch,
+                  v->minicpmv.latents ? v->minicpmv.latents
+                                      : (uint64_t)(vision_crop_width(p, crop) / unit) *
+                                            (vision_crop_height(p, crop) / unit));
     buf_str(out, crop ? "</slice>" : "</image>");
 }
 
@@ -143,3 +183,8 @@ const struct vision_family vision_minicpmv = {.types = {"minicpmv4_6", "minicpm_
                                               .plan = plan,
                                               .number = number,
                                               .expand = expand};
+const struct vision_family vision_minicpmv_first = {.types = {"minicpmv", "minicpmo"},
+                                                    .load = load_resampled,
+                                                    .plan = plan,
+                                                    .number = number,
+                                                    .expand = expand};

@@ -39,6 +39,7 @@
     ROW(video_llama_3)                                                                             \
     ROW(ovis2)                                                                                     \
     ROW(minicpmv)                                                                                  \
+    ROW(minicpmv_first)                                                                            \
     ROW(minimax_m3)                                                                                \
     ROW(florence2)                                                                                 \
     ROW(blip2)                                                                                     \

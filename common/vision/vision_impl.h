@@ -66,9 +66,11 @@ struct vision_lfm2 {
     bool marked; /* tokens around an image and before tiles */
 };
 struct vision_minicpmv {
-    uint32_t side, max_slices; /* of a square with the pixels of a slice */
-    bool enlarge;              /* an image that is not cut gets as many pixels */
-    bool numbered;             /* each image of a prompt has its number before it */
+    uint32_t side, max_slices;     /* of a square with the pixels of a slice */
+    bool enlarge;                  /* an image that is not cut gets as many pixels */
+    bool numbered;                 /* each image of a prompt has its number before it */
+    uint32_t latents;              /* features of the whole image, or of a slice; 0: of its size */
+    char patch[VISION_TOKEN_TEXT]; /* text of vision_token() */
 };
 struct vision_ovis2 {
     uint32_t tile, tile_tokens, min_tiles, max_tiles;

@@ -211,7 +211,7 @@ static uint64_t whole_cells(const struct encoder_spec *s, const struct vision_pl
     if (s->queries.n)
         *whole &= arrange_queries(s, g, &table) > 0;
     if (s->positions == POSITIONS_TABLE || s->positions == POSITIONS_AXES ||
-        s->positions == POSITIONS_WOVEN || s->positions == POSITIONS_BUCKETS)
+        s->positions == POSITIONS_WOVEN)
         *whole &= g.rows <= s->side && g.cols <= s->side;
     return (uint64_t)(g.rows / s->cell) * (g.cols / s->cell);
 }

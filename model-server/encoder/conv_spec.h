@@ -34,7 +34,8 @@ enum conv_kind {
     CONV_CHANNELS,
     CONV_APPEND, /* the rows of `from`, then those of `with` */
     /* Positions by column and row, and one for all: conv_axes(). Whole names: weight and the next
-     * two; tables have `rows` rows, and the last, of which the first row is used, `stored`. */
+     * two; tables have `rows` rows, and the last, of which the first row is used, `stored`.
+     * Without names they are sines, then cosines, of the column and the row, and none for all. */
     CONV_AXES,
     CONV_ROWS /* `rows` learned rows of `out` numbers, whole name `weight`; nothing is read */
 };

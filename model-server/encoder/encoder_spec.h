@@ -20,7 +20,7 @@ enum encoder_positions {
     POSITIONS_SMOOTHED,  /* the grid, bilinear with antialiasing, edges aligned (SigLIP 2) */
     POSITIONS_FITTED,    /* the same, by cubic convolution (DeepSeek-OCR) */
     POSITIONS_BUCKETS,   /* the element of the grid in which a patch begins (NaViT; Idefics 2) */
-    POSITIONS_DIVIDED    /* the same, rounded otherwise; any number of patches (MiniCPM-V) */
+    POSITIONS_DIVIDED    /* the same, rounded otherwise (MiniCPM-V 4.6) */
 };
 
 enum {

@@ -50,6 +50,7 @@
     ROW(video_llama_3)                                                                             \
     ROW(ovis2)                                                                                     \
     ROW(minicpmv)                                                                                  \
+    ROW(minicpmv_first)                                                                            \
     ROW(minimax_m3)                                                                                \
     ROW(minicpm_ocr)                                                                               \
     ROW(florence2)                                                                                 \

@@ -163,9 +163,31 @@ static void load_relation(struct loader *l, const struct conv_step *c, struct to
     t->host[1] = numbers(l, c, c->norm, "", 2 * (size_t)c->size - 1, c->kv_heads);
 }
 
+/* A table [rows][n]: the sines of a row's number times frequencies, then the cosines. */
+static float *sines(struct loader *l, uint32_t rows, uint32_t n)
+{
+    float *table = calloc((size_t)rows * n, sizeof(*table));
+    if (!table)
+        loader_nomem(l);
+    for (size_t r = 0; table && r < rows; r++)
+        for (uint32_t i = 0; i < n / 2; i++) {
+            const float by = (float)(1 / pow(10000, (double)i / (n / 2)));
+            table[r * n + i] = (float)sin((double)((float)r * by));
+            table[r * n + n / 2 + i] = (float)cos((double)((float)r * by));
+        }
+    return table;
+}
+
 static void load_axes(struct loader *l, const struct conv_step *c, uint32_t n,
                       struct tower_conv_part *t)
 {
+    if (!c->weight) {
+        t->host[0] = sines(l, c->rows, n - n / 2);
+        t->host[1] = sines(l, c->rows, n / 2);
+        if (!(t->host[2] = calloc(n, sizeof(float))))
+            loader_nomem(l);
+        return;
+    }
     t->host[0] = numbers(l, c, c->weight, "", c->rows, n - n / 2);
     t->host[1] = numbers(l, c, (uint8_t)(c->weight + 1), "", c->rows, n / 2);
     t->host[2] = numbers(l, c, (uint8_t)(c->weight + 2), "", c->stored, n);

@@ -165,7 +165,9 @@ static const char *const text_prefixes[] = {"model.language_model.model.",
                                             "text_model.",
                                             "language_model.",
                                             "thinker.model.",
-                                            "thinker."};
+                                            "thinker.",
+                                            "llm.model.",
+                                            "llm."};
 enum { N_TEXT_PREFIXES = sizeof(text_prefixes) / sizeof(text_prefixes[0]) };
 
 /* The first files of BERT use gamma for a norm's weight and beta for its bias. */

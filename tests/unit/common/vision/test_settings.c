@@ -11,7 +11,7 @@ static void models_of_text_have_none(void **state)
     assert_int_equal(load_files("{\"model_type\":\"gemma3\"}", NULL, NULL, &v, &e), 0);
     assert_null(v);
     assert_int_equal(
-        load_files("{\"model_type\":\"minicpmv\",\"vision_config\":{}}", NULL, NULL, &v, &e), 0);
+        load_files("{\"model_type\":\"molmo2\",\"vision_config\":{}}", NULL, NULL, &v, &e), 0);
     assert_null(v);
     assert_int_equal(vision_load("/nowhere", NULL, &v, &e), -1);
     assert_null(v);

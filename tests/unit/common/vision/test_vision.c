@@ -480,6 +480,24 @@ static void dots_ocr_reads_one_frame(void **state)
     vision_free(v);
 }
 
+/* A slice has as many features as there are queries, whatever its size. */
+static void minicpmv_has_queries_for_each_slice(void **state)
+{
+    struct vision *v = load("{\"model_type\":\"minicpmv\",\"version\":2.6,\"query_num\":2,"
+                            "\"use_image_id\":true,\"vision_config\":{}}",
+                            "{\"scale_resolution\":28,\"max_slice_nums\":4}");
+    (void)state;
+    assert_string_equal(vision_marker(v), "(<image>./</image>)");
+    expands_to(v, 28, 28, "<image_id>0</image_id><image><unk><unk></image>");
+    expands_to(v, 56, 28,
+               "<image_id>0</image_id><image><unk><unk></image><slice><unk><unk></slice>"
+               "<slice><unk><unk></slice>");
+    expands_to(v, 28, 56,
+               "<image_id>0</image_id><image><unk><unk></image><slice><unk><unk></slice>\n"
+               "<slice><unk><unk></slice>");
+    vision_free(v);
+}
+
 /* "full" keeps the class token of CLIP, which is a feature before those of patches. */
 static void llava_may_keep_the_class_token(void **state)
 {
@@ -606,6 +624,7 @@ int main(void)
         cmocka_unit_test(ovis2_marks_columns_and_rows),
         cmocka_unit_test(dots_ocr_reads_one_frame),
         cmocka_unit_test(llava_may_keep_the_class_token),
+        cmocka_unit_test(minicpmv_has_queries_for_each_slice),
         cmocka_unit_test(deepseek_shows_tiles_and_the_whole),
         cmocka_unit_test(deepseek_ocr_ends_rows),
         cmocka_unit_test(minicpmv_numbers_images_and_cuts_slices)};

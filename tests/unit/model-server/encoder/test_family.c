@@ -116,6 +116,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define DOTS                                                                                       \
     "{\"model_type\":\"dots_ocr\",\"hidden_size\":64,\"vision_config\":{\"embed_dim\":64,\"num_"   \
     "attention_heads\":4%s}}"
+#define CPM                                                                                        \
+    "{\"model_type\":\"minicpmv\",\"hidden_size\":256%s,\"vision_config\":{\"hidden_size\":64,"    \
+    "\"num_attention_heads\":4}}"
 #define EXAONE                                                                                     \
     "{\"model_type\":\"exaone4_5\",\"vision_config\":{\"patch_size\":14,\"hidden_size\":64,"       \
     "\"out_hidden_size\":64,\"num_heads\":8%s}}"
@@ -216,6 +219,9 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {OMNI, ",\"num_position_embeddings\":50", "num_position_embeddings"},
         {OMNI, ",\"deepstack_visual_indexes\":[99]", "deepstack_visual_indexes"},
         {OMNI, ",\"deepstack_visual_indexes\":[1,0]", "deepstack_visual_indexes"},
+        {CPM, "", NULL},
+        {CPM, ",\"query_num\":0", "query_num"},
+        {CPM, ",\"image_size\":7", "image_size"},
         {DOTS, "", NULL},
         {DOTS, ",\"is_causal\":true", "is_causal"},
         {DOTS, ",\"spatial_merge_size\":0", "spatial_merge_size"},
