@@ -73,6 +73,15 @@ def test_a_key_is_one_however_it_is_sent(s):
             assert status(s, headers) == 429
 
 
+def test_googles_clients_read_when_to_try_again(s):
+    """Gemini CLI takes the time from the error's details. The header it does not read."""
+    with streams(s, key("ka"), PERMITS):
+        r = s.post("/v1beta/models/m:generateContent", {"contents": [{"parts": [{"text": "x"}]}]}, headers=key("ka", "x-goog-api-key"))
+    (detail,) = r.json()["error"]["details"]
+    assert r.status_code == 429 and r.json()["error"]["status"] == "RESOURCE_EXHAUSTED"
+    assert detail["@type"].endswith("/google.rpc.RetryInfo") and detail["retryDelay"] == r.headers["retry-after"] + "s"
+
+
 def test_a_permit_is_back_before_its_answer_is():
     """Who asks again when he has read the answer finds the permit that he had."""
     with Service(DEMO, args=["--max-concurrent-requests", 1]) as one, requests.Session() as session:

@@ -117,16 +117,17 @@ void call_reply(struct call *c)
 }
 
 /* Estimated from the time until the waiting requests have been served. */
-void call_retry_after(struct call *c)
+uint32_t call_retry_after(struct call *c)
 {
     if (!c->x)
-        return;
+        return 0;
     struct fleet *f = atomic_load(&c->edge->fleet);
     uint32_t ahead = f ? fleet_stats(f).queued + 1 : 0;
+    uint32_t wait = f ? drain_wait(&c->edge->drain, clock_ns(), ahead) : (uint32_t)DRAIN_UNKNOWN_S;
     char s[16];
-    snprintf(s, sizeof(s), "%u",
-             f ? drain_wait(&c->edge->drain, clock_ns(), ahead) : (uint32_t)DRAIN_UNKNOWN_S);
+    snprintf(s, sizeof(s), "%u", wait);
     exchange_add(c->x, "retry-after", s);
+    return wait;
 }
 
 static void note_error(struct call *c, const struct err *e)
@@ -142,9 +143,9 @@ void call_reply_error(struct call *c, const struct err *e)
     buf_reset(&c->out);
     note_error(c, e);
     c->status = error_status(c->errors, e->kind);
-    c->type = error_body(&c->out, c->errors, e, c->x ? exchange_id(c->x) : "");
-    if (c->status == 429 || c->status == 503)
-        call_retry_after(c);
+    const bool again = c->status == 429 || c->status == 503;
+    const uint32_t wait_s = again ? call_retry_after(c) : 0;
+    c->type = error_body(&c->out, c->errors, e, c->x ? exchange_id(c->x) : "", wait_s);
     call_reply(c);
 }
 

@@ -127,8 +127,8 @@ void call_again(struct call *c);
 void call_resume(struct call *c);
 /* Sends c->out. For routes' reply(). */
 void call_reply(struct call *c);
-/* Adds the header Retry-After, for a reply with 503 or 429. */
-void call_retry_after(struct call *c);
+/* Adds the header Retry-After, for a reply with 503 or 429. Returns its seconds. */
+uint32_t call_retry_after(struct call *c);
 /* Sends an error in the format of the call's route. For routes' reply(). */
 void call_reply_error(struct call *c, const struct err *e);
 /* The callbacks for HTTP requests (http_events without `socket`); `arg` is the struct edge. */

@@ -120,24 +120,28 @@ static void tgi_body(struct buf *out, const struct err *e)
     buf_fmt(out, ",\"error_type\":\"%s\"}", err_wire(e->kind));
 }
 
+/* Of an error, or of a refusal, which has no `e`. */
+struct about {
+    const struct err *e;
+    const char *msg, *id; /* id: the request's */
+    int status;
+    uint32_t wait_s; /* when to try again; 0: not said */
+};
+
 /* {"error": text}, Ollama's. */
-static void ollama_body(struct buf *out, const struct err *e, const char *msg, int status,
-                        const char *id)
+static void ollama_body(struct buf *out, const struct about *a)
 {
-    (void)e, (void)status, (void)id;
     buf_str(out, "{\"error\":");
-    buf_json_str(out, msg, strlen(msg));
+    buf_json_str(out, a->msg, strlen(a->msg));
     buf_ch(out, '}');
 }
 
-static void cohere_body(struct buf *out, const struct err *e, const char *msg, int status,
-                        const char *id)
+static void cohere_body(struct buf *out, const struct about *a)
 {
-    (void)e, (void)status;
     buf_str(out, "{\"id\":");
-    string(out, id);
+    string(out, a->id);
     buf_str(out, ",\"message\":");
-    buf_json_str(out, msg, strlen(msg));
+    buf_json_str(out, a->msg, strlen(a->msg));
     buf_ch(out, '}');
 }
 
@@ -151,30 +155,32 @@ static const char *details_of(const struct err *e)
                : "";
 }
 
-static void anthropic_body(struct buf *out, const struct err *e, const char *msg, int status,
-                           const char *id)
+static void anthropic_body(struct buf *out, const struct about *a)
 {
     buf_fmt(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":",
-            words_of(status)->anthropic);
-    buf_json_str(out, msg, strlen(msg));
-    buf_str(out, details_of(e));
+            words_of(a->status)->anthropic);
+    buf_json_str(out, a->msg, strlen(a->msg));
+    buf_str(out, details_of(a->e));
     buf_str(out, "},\"request_id\":");
-    string(out, id);
+    string(out, a->id);
     buf_ch(out, '}');
 }
 
-static void google_body(struct buf *out, const struct err *e, const char *msg, int status,
-                        const char *id)
+/* Google's clients read the time to wait here, not in a header. */
+static void google_body(struct buf *out, const struct about *a)
 {
-    (void)e, (void)id;
-    buf_fmt(out, "{\"error\":{\"code\":%d,\"message\":", status);
-    buf_json_str(out, msg, strlen(msg));
-    buf_fmt(out, ",\"status\":\"%s\"}}", words_of(status)->google);
+    buf_fmt(out, "{\"error\":{\"code\":%d,\"message\":", a->status);
+    buf_json_str(out, a->msg, strlen(a->msg));
+    buf_fmt(out, ",\"status\":\"%s\"", words_of(a->status)->google);
+    if (a->wait_s)
+        buf_fmt(out,
+                ",\"details\":[{\"@type\":\"type.googleapis.com/google.rpc.RetryInfo\","
+                "\"retryDelay\":\"%us\"}]",
+                a->wait_s);
+    buf_str(out, "}}");
 }
 
-/* Bodies of errors, and of refusals, which have text, status and id alone (`e` is NULL). */
-typedef void (*plain_body)(struct buf *out, const struct err *e, const char *msg, int status,
-                           const char *id);
+typedef void (*plain_body)(struct buf *out, const struct about *a);
 static plain_body plain_body_of(enum error_shape s)
 {
     static const plain_body rows[] = {[ERRORS_ANTHROPIC] = anthropic_body,
@@ -184,13 +190,15 @@ static plain_body plain_body_of(enum error_shape s)
     return (size_t)s < sizeof(rows) / sizeof(rows[0]) ? rows[s] : NULL;
 }
 
-const char *error_body(struct buf *out, enum error_shape s, const struct err *e, const char *id)
+const char *error_body(struct buf *out, enum error_shape s, const struct err *e, const char *id,
+                       uint32_t wait_s)
 {
+    const struct about a = {e, e->msg, id, error_status(s, e->kind), wait_s};
     const plain_body plain = plain_body_of(s);
     if (s == ERRORS_OPENAI) {
         openai_body(out, e, false);
     } else if (plain) {
-        plain(out, e, e->msg, error_status(s, e->kind), id);
+        plain(out, &a);
     } else if (*err_wire(e->kind)) {
         tgi_body(out, e);
     } else {
@@ -203,8 +211,9 @@ const char *error_body(struct buf *out, enum error_shape s, const struct err *e,
 void error_event(struct buf *out, enum error_shape s, const struct err *e, const char *id)
 {
     const plain_body plain = plain_body_of(s);
+    const struct about a = {e, e->msg, id, error_status(s, e->kind), 0};
     if (s == ERRORS_OLLAMA) { /* a line */
-        plain(out, e, e->msg, 0, id);
+        plain(out, &a);
         buf_ch(out, '\n');
         return;
     }
@@ -219,7 +228,7 @@ void error_event(struct buf *out, enum error_shape s, const struct err *e, const
     if (s == ERRORS_OPENAI)
         openai_body(out, e, true);
     else if (plain)
-        plain(out, e, e->msg, error_status(s, e->kind), id);
+        plain(out, &a);
     else
         tgi_body(out, e);
     buf_str(out, "\n\n");
@@ -244,8 +253,9 @@ void error_refusal(struct buf *out, enum error_shape s, int status, const char *
 {
     const char *msg = text ? text : error_refusal_text(status);
     const plain_body plain = plain_body_of(s);
+    const struct about a = {NULL, msg, id, status, 0};
     if (plain) {
-        plain(out, NULL, msg, status, id);
+        plain(out, &a);
     } else if (s == ERRORS_TEI) {
         buf_str(out, "{\"error\":");
         buf_json_str(out, msg, strlen(msg));

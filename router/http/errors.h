@@ -6,13 +6,14 @@
  *   Ollama     {"error": text}
  *   Cohere     {"id", "message"}
  *   Anthropic  {"type": "error", "error": {"type", "message"}, "request_id"}
- *   Google     {"error": {"code", "message", "status"}}
+ *   Google     {"error": {"code", "message", "status", "details"}}
  *
  * TGI uses its own statuses (422, 424); clients of the others select their exception by status. */
 #ifndef ROUTER_HTTP_ERRORS_H
 #define ROUTER_HTTP_ERRORS_H
 #include "common/buf.h"
 #include "common/err.h"
+#include <stdint.h>
 
 enum error_shape {
     ERRORS_TGI,
@@ -25,8 +26,10 @@ enum error_shape {
 };
 
 int error_status(enum error_shape s, enum err_kind k);
-/* Appends the body for `e`; `id` is the request's. Returns its content type. */
-const char *error_body(struct buf *out, enum error_shape s, const struct err *e, const char *id);
+/* Appends the body for `e`; `id` is the request's. `wait_s`: when to try again, in s, for the
+ * protocols whose errors say so; 0: not said. Returns its content type. */
+const char *error_body(struct buf *out, enum error_shape s, const struct err *e, const char *id,
+                       uint32_t wait_s);
 /* The reason phrase for a request refused before any route. */
 const char *error_refusal_text(int status);
 /* Appends the body of a refusal before any route, such as a missing key, an unknown path or a long

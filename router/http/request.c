@@ -223,6 +223,8 @@ static enum MHD_Result begin(struct exchange *x, const char *url, const char *me
     if (!x->conn->hung_up)
         x->conn->deadline_ms = clock_ms() + x->http->c.body_timeout_ms;
     x->refusal = judge_headers(x, method, !strcmp(version, "HTTP/1.0"));
+    if (x->refusal == 415 && is_encoded(x)) /* RFC 9110, 12.5.3 */
+        exchange_add(x, "accept-encoding", "identity");
     /* The end of the body is unknown, or the client waits for permission to send it: answer now. */
     if (x->refusal == 400 || (x->refusal && exchange_header(x, "Expect")) ||
         (x->refusal && declared(x) > EARLY_MAX)) {

@@ -144,7 +144,8 @@ void routes_markdown(struct buf *out)
         "share of them 429. `/v1/messages`: `{\"type\": "
         "\"error\", \"error\": {\"type\", \"message\"}, \"request_id\"}`, same statuses. Replies "
         "with 429 and 503 carry `Retry-After`: the seconds in which those that wait will have been "
-        "served, at the pace of the last minute (1 to 120; 5 where there is none).\n\n"
+        "served, at the pace of the last minute (1 to 120; 5 where there is none). Google's routes "
+        "say it in the error's `details`, too, where its clients read it.\n\n"
         "| status | error_type |\n|---|---|\n");
 #define X(kind, status, wire)                                                                      \
     if (kind != ERR_NONE && !listed_before(kind))                                                  \

@@ -194,7 +194,7 @@ static void end_list(struct call *c)
 static void stream_error(struct call *c, const struct err *e)
 {
     begin_item(c);
-    error_body(&c->out, c->errors, e, "");
+    error_body(&c->out, c->errors, e, "", 0);
     end_item(c);
     end_list(c);
 }

@@ -23,7 +23,7 @@ static struct err error(enum err_kind k, const char *msg)
 static void expect(enum error_shape s, struct err e, const char *want)
 {
     struct buf b = BUF_INIT;
-    error_body(&b, s, &e, "r1");
+    error_body(&b, s, &e, "r1", e.kind == ERR_OVERLOADED ? 7 : 0);
     buf_ch(&b, 0);
     assert_string_equal(b.p, want);
     buf_free(&b);
@@ -64,6 +64,10 @@ static void shapes(void **state)
     expect(ERRORS_GOOGLE, e,
            "{\"error\":{\"code\":400,\"message\":\"Input validation error: `top_p` must be "
            "\\\"small\\\"\",\"status\":\"INVALID_ARGUMENT\"}}");
+    expect(ERRORS_GOOGLE, error(ERR_OVERLOADED, "Model is overloaded"),
+           "{\"error\":{\"code\":503,\"message\":\"Model is overloaded\",\"status\":"
+           "\"UNAVAILABLE\",\"details\":[{\"@type\":\"type.googleapis.com/google.rpc.RetryInfo\","
+           "\"retryDelay\":\"7s\"}]}}");
     expect(ERRORS_TGI, error(ERR_SYNTAX, "no JSON"), "no JSON");
     expect(
         ERRORS_OPENAI, error(ERR_KEY_LIMIT, "Model is overloaded"),
