@@ -43,7 +43,7 @@ struct shm {
     unsigned half;          /* buffer of the next chunk */
     int timeout_ms;
     struct spin spin; /* of its thread's waits */
-    int named; /* rank 0, while its segment has a name: descriptor that locks it; else -1 */
+    int named;        /* rank 0, while its segment has a name: descriptor that locks it; else -1 */
     /* the first failure: the ranks are out of step, and every later call returns it */
     struct err broken;
 };

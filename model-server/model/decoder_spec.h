@@ -431,10 +431,10 @@ struct decoder_spec {
     bool attends_text;
     uint32_t start;
     uint32_t text_positions; /* with stored positions: those of the encoder */
-    bool no_head;     /* the results are hidden states */
-    bool static_rows; /* there are no layers, and embeddings are those of static_rows.h */
-    bool tied;        /* the head is the embedding */
-    bool unit_head;   /* rows of the head are divided by their lengths (Baichuan 2) */
+    bool no_head;            /* the results are hidden states */
+    bool static_rows;        /* there are no layers, and embeddings are those of static_rows.h */
+    bool tied;               /* the head is the embedding */
+    bool unit_head;          /* rows of the head are divided by their lengths (Baichuan 2) */
     float embed_scale, residual_scale, logit_scale; /* factors; 1: none */
     /* factors of the results of gate and down of the dense MLP; 0: none */
     float gate_scale, down_scale;

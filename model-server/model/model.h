@@ -70,9 +70,9 @@ struct model_info {
     /* with attends_text and `bounded`: those of the encoder's and of the decoder's tables, whose
      * sum is max_positions; else 0 */
     uint32_t text_positions, answer_positions;
-    uint32_t window;        /* sliding window of the layers with one; 0: none */
-    uint32_t kv_window;     /* window of the cached sliding-window layers; 0: no such layer. See
-                               model_kv_resize_apart() */
+    uint32_t window;    /* sliding window of the layers with one; 0: none */
+    uint32_t kv_window; /* window of the cached sliding-window layers; 0: no such layer. See
+                           model_kv_resize_apart() */
     enum dtype dtype;
     enum quant quant;
     /* arithmetic of products with packed weights; for plain ones see describe() */

@@ -41,7 +41,7 @@ struct pool {
     void *arg;
     struct pool_lane *lanes; /* [n] */
     bool quit;
-    struct spin spin; /* the caller's waits for the workers */
+    struct spin spin;                    /* the caller's waits for the workers */
     _Alignas(64) atomic_uint generation; /* a new value: there is work */
     _Alignas(64) atomic_uint running;    /* workers that have not finished */
     _Alignas(64) atomic_uint sleepers;   /* workers that need a wake-up call */

@@ -12,7 +12,8 @@ enum { CONFIG_MAX = 16 * 1024 * 1024 };
 int config_open(struct config *c, const char *path, const char *text, struct err *e)
 {
     *c = (struct config){.path = path, .e = e};
-    c->file = text ? json_parse_python(text, strlen(text), e) : model_file_json(path, CONFIG_MAX, e);
+    c->file =
+        text ? json_parse_python(text, strlen(text), e) : model_file_json(path, CONFIG_MAX, e);
     if (!c->file)
         return -1;
     c->root = (cJSON *)(uintptr_t)model_file_text_config(c->file);
