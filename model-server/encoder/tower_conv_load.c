@@ -166,14 +166,15 @@ static void load_relation(struct loader *l, const struct conv_step *c, struct to
 /* A table [rows][n]: the sines of a row's number times frequencies, then the cosines. */
 static float *sines(struct loader *l, uint32_t rows, uint32_t n)
 {
+    const uint32_t half = n / 2;
     float *table = calloc((size_t)rows * n, sizeof(*table));
     if (!table)
         loader_nomem(l);
     for (size_t r = 0; table && r < rows; r++)
-        for (uint32_t i = 0; i < n / 2; i++) {
-            const float by = (float)(1 / pow(10000, (double)i / (n / 2)));
+        for (uint32_t i = 0; i < half; i++) {
+            const float by = (float)(1 / pow(10000, (double)i / half));
             table[r * n + i] = (float)sin((double)((float)r * by));
-            table[r * n + n / 2 + i] = (float)cos((double)((float)r * by));
+            table[r * n + half + i] = (float)cos((double)((float)r * by));
         }
     return table;
 }
