@@ -130,7 +130,8 @@ static struct constraint *empty(struct err *e)
 static term begin(struct constraint *c, struct constraint_front front, enum constraint_kind kind,
                   const char *text, size_t n, struct err *e)
 {
-    term_budget(c->pool, COMPILE_STEPS);
+    term_budget(c->pool, COMPILE_STEPS +
+                             COMPILE_STEPS_BYTE * (uint32_t)(n < COMPILE_LONG ? n : COMPILE_LONG));
     term t = behind(c->pool, front, compile(c, front.reasoning, kind, text, n, e));
     bool possible = t != TERM_NONE && term_possible(c->pool, t);
     if (term_lost(c->pool)) /* whatever the error says: it is not the client's */

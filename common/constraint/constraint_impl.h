@@ -12,6 +12,8 @@ enum { POOL_BYTES = 64 << 20, TABLE_BYTES = 32 << 20, MASK_BYTES = 64 << 20 };
 /* Work limits of a compilation and of a mask or token, in steps of about 30 ns, so that a costly
  * constraint cannot delay other requests. */
 enum { COMPILE_STEPS = 1000000, MASK_STEPS = 500000 };
+/* More for each byte of a long text, such as thousands of `enum` values, up to a length. */
+enum { COMPILE_STEPS_BYTE = 10, COMPILE_LONG = 1 << 20 };
 #define STATE_UNKNOWN UINT32_MAX
 #define STATES_DIFFER (UINT32_MAX - 1)
 

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT = 64 }; /* unused constraints that stay compiled */
+/* Unused constraints that stay compiled, and the length of their texts: a compiled text takes about
+ * 25 times its length. Every rank keeps the same ones. */
+enum { KEPT = 64, KEPT_TEXT = 1 << 20 };
 
 struct kept {
     struct constraint *c;
@@ -40,14 +42,19 @@ struct grammars *grammars_new(const struct tokenizer *tok, uint32_t vocab, const
     return g;
 }
 
+static void drop(struct kept *k)
+{
+    constraint_unref(k->c);
+    free(k->text);
+    *k = (struct kept){0};
+}
+
 void grammars_free(struct grammars *g)
 {
     if (!g)
         return;
-    for (int i = 0; i < KEPT; i++) {
-        constraint_unref(g->kept[i].c);
-        free(g->kept[i].text);
-    }
+    for (int i = 0; i < KEPT; i++)
+        drop(&g->kept[i]);
     token_set_free(g->tokens);
     buf_free(&g->bytes);
     free(g->text);
@@ -87,6 +94,24 @@ static bool is_of(const struct kept *k, const struct grammar_spec *spec)
            k->front.marks == spec->front.marks && !strcmp(k->text, spec->text);
 }
 
+/* Drops those that were used the longest ago until a text of n bytes may be added. */
+static void make_room(struct grammars *g, size_t n)
+{
+    for (;;) {
+        struct kept *oldest = NULL;
+        size_t all = n;
+        for (struct kept *k = g->kept; k < g->kept + KEPT; k++) {
+            if (!k->c)
+                continue;
+            all += strlen(k->text);
+            oldest = !oldest || k->used < oldest->used ? k : oldest;
+        }
+        if (!oldest || all <= KEPT_TEXT)
+            return;
+        drop(oldest);
+    }
+}
+
 /* The entry of `spec`, else the one that was used the longest ago. */
 static struct kept *find(struct grammars *g, const struct grammar_spec *spec)
 {
@@ -116,8 +141,8 @@ struct constraint *grammars_get(struct grammars *g, const struct grammar_spec *s
         free(text);
         return NULL;
     }
-    constraint_unref(k->c);
-    free(k->text);
+    drop(k);
+    make_room(g, strlen(text));
     *k = (struct kept){c, spec->kind, spec->front, text, ++g->clock};
     return constraint_ref(c);
 }
