@@ -20,6 +20,7 @@
 #include "router/models/models.h"
 #include "router/serve_impl.h"
 #include "router/store/store.h"
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -176,6 +177,7 @@ static int load_model(struct router_service *s, struct err *e)
         !(s->chat = edge_load_chat(c, s->dir, c->tokenizer_config_path, s->tokenizer, e)) ||
         edge_load_vision(s->dir, s->tokenizer, s->chat, &s->vision, e) != 0)
         return -1;
+    malloc_trim(0); /* the texts of the files */
     LOG(LOG_INFO, "Tokenizer loaded", LOGS("folder", s->dir),
         LOGI("vocabulary", tokenizer_vocab_size(s->tokenizer)), LOGI("ms", clock_ms() - t));
     return 0;

@@ -7,6 +7,7 @@
 #include "common/gguf/projector.h"
 #include "common/gguf/vocab.h"
 #include "common/json/json.h"
+#include "common/tokenizer/gguf_lists.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +50,24 @@ static void check_tensors(const struct gguf *g, const uint8_t *data, size_t n)
 
 /* Every accepted tensor lies inside the file and is found by its name; every list can be walked;
  * what the file stands for is JSON. */
+/* The same without its lists, and the merges that scores stand for. */
+static void check_lists(const struct gguf *g, struct err *e)
+{
+    struct gguf_lists l;
+    struct scored_merge *m = NULL;
+    size_t count = 0;
+    if (gguf_lists_open(&l, g, "<image>", e))
+        return;
+    check(0, e, &l.json);
+    if (l.pieces && scored_merges(l.pieces, l.vocab.n, NULL, &m, &count, e) == 0)
+        for (size_t i = 0; i < count; i++)
+            if (m[i].id >= l.vocab.n || m[i].left >= l.vocab.n || m[i].right >= l.vocab.n ||
+                m[i].cut >= l.pieces[m[i].id].n)
+                abort();
+    free(m);
+    gguf_lists_close(&l);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct gguf g;
@@ -71,6 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     check(gguf_tokenizer(&g, "<image>", &out, &e), &e, &out);
     buf_reset(&out);
+    check_lists(&g, &e);
     check(gguf_tokenizer_config(&g, &out, &e), &e, &out);
     buf_free(&out);
     const struct gguf_set set = {&g, 1, NULL}, sees = {&g, 1, &g}; /* as its own projector */
