@@ -26,5 +26,5 @@ void spin_gained(struct spin *s) { s->now = s->most; }
 void spin_slept(struct spin *s, int64_t ns)
 {
     const uint32_t least = s->most / SHORTEST;
-    s->now = ns <= 2 * SPIN_NS ? s->most : s->now / 2 > least ? s->now / 2 : least;
+    s->now = ns <= (int64_t)2 * SPIN_NS ? s->most : s->now / 2 > least ? s->now / 2 : least;
 }
