@@ -206,6 +206,7 @@ static const char *const dirs[] = {
     MADE "mixtral_window_in_memory",
     MADE "granitemoe_in_memory",
     MADE "phimoe_in_memory",
+    MADE "hy_v3_in_memory",
     MADE "lfm2_moe_in_memory",
     MADE "longcat_flash_in_memory",
     MADE "afmoe_in_memory",

@@ -650,6 +650,7 @@ CASES = {
 
 # The same models under the names and in the shapes that transformers 5 has in memory, as save_original_format=False saves them.
 IN_MEMORY = (
+    "hy_v3",
     "mixtral_window", "granitemoe", "phimoe", "lfm2_moe", "longcat_flash", "afmoe", "sarvam_moe", "nemotron_h_latent", "jamba", "kimi_linear",
     "bailing_hybrid", "minimax",
 )

@@ -190,6 +190,11 @@ def own(t, r, c, n, heads):
     if t == "gemma3_text":
         c["rope_parameters"] = {FULL: r.choice([dict(rope_type="default", rope_theta=1e6), dict(rope_type="linear", factor=8.0, rope_theta=1e6)]),
                                 SLIDE: dict(rope_type="default", rope_theta=1e4)}
+    if t in ("laguna", "cohere_compass_text", "modernbert-decoder"):  # a rotation for each kind of layer
+        c["rope_parameters"] = {FULL: dict(rope_type="default", rope_theta=r.choice([1e4, 1e6])),
+                                SLIDE: dict(rope_type="default", rope_theta=r.choice([1e4, 5e4]))}
+        c["layer_types"] = layer_types(r, t, n, [SLIDE, FULL])
+        c["sliding_window"] = c.get("sliding_window") or 20
     if t == "gemma3n_text":
         c["hidden_size_per_layer_input"] = 16
         c["vocab_size_per_layer_input"] = r.choice([VOCAB, VOCAB - 20, VOCAB + 8])

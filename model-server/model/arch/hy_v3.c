@@ -31,7 +31,9 @@ const struct arch arch_hy_v3 = {
                                 "model.layers.*.mlp.e_score_correction_bias",
               [W_MOE_GATE] = "model.layers.*.mlp.experts.*.gate_proj",
               [W_MOE_UP] = "model.layers.*.mlp.experts.*.up_proj",
-              [W_MOE_DOWN] = "model.layers.*.mlp.experts.*.down_proj",
+              [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",
+              [W_MOE_DOWN] = "model.layers.*.mlp.experts.down_proj|"
+                             "model.layers.*.mlp.experts.*.down_proj",
               [W_SHARED_GATE] = "model.layers.*.mlp.shared_mlp.gate_proj|"
                                 "model.layers.*.mlp.shared_experts.gate_proj",
               [W_SHARED_UP] = "model.layers.*.mlp.shared_mlp.up_proj|"

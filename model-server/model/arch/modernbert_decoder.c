@@ -9,15 +9,6 @@ static bool local(struct config *c, uint32_t layer)
     return n >= 1 && layer % (uint32_t)n != 0;
 }
 
-/* Local layers see half of local_attention. */
-static void windows(struct config *c, struct decoder_spec *s)
-{
-    const uint32_t half = config_u32_or(c, "local_attention", 128, 2, 1u << 30) / 2;
-    config_windows(c, s, half, local);
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].window = s->layers[i].window ? half : 0;
-}
-
 static void head(struct config *c, struct decoder_spec *s)
 {
     s->head_dense = true;
@@ -40,7 +31,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     head(c, s);
     s->rope[0].dim = s->head_dim;
     config_rope(c, s, config_num_or(c, "global_rope_theta", 160000));
-    windows(c, s);
+    /* half of local_attention, unless sliding_window says it */
+    config_windows(c, s, config_u32_or(c, "local_attention", 128, 2, 1u << 30) / 2, local);
     config_window_rope(c, s, config_num_or(c, "local_rope_theta", 10000));
 }
 

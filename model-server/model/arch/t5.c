@@ -43,14 +43,12 @@ static void configure_mlp(struct config *c, struct decoder_spec *s, const char *
     const size_t n = sizeof(gated) - 1;
     const bool gate = strncmp(word, gated, n) == 0;
     s->mlp = gate ? MLP_GATED : MLP_PLAIN;
-    if (gate && strcmp(word + n, "gelu") == 0)
+    if (gate)
+        word += n;
+    if (gate && strcmp(word, "gelu") == 0)
         s->act = ACT_GELU_TANH; /* as the first gated models were trained */
-    else if (strcmp(gate ? word + n : word, "relu") == 0)
-        s->act = ACT_RELU;
-    else if (strcmp(gate ? word + n : word, "silu") == 0)
-        s->act = ACT_SILU;
     else
-        config_fail(c, "`%s`: `%.40s` is not supported", key, word);
+        s->act = config_act_word(c, key, word);
 }
 
 /* With both_ways half of the buckets are for each direction, and half of those for one distance

@@ -153,7 +153,7 @@ void config_only_word(struct config *c, const char *key, const char *word)
                     cJSON_IsString(j) ? j->valuestring : "what the file has", word);
 }
 
-enum act config_act(struct config *c, const char *key, const char *def)
+enum act config_act_word(struct config *c, const char *key, const char *name)
 {
     static const struct {
         const char *name;
@@ -165,12 +165,16 @@ enum act config_act(struct config *c, const char *key, const char *def)
         {"gelu_fast", ACT_GELU_TANH}, {"relu", ACT_RELU},
         {"relu2", ACT_RELU2},         {"quick_gelu", ACT_QUICK_GELU},
     };
-    const char *name = config_str_or(c, key, def);
     for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++)
         if (strcmp(acts[i].name, name) == 0)
             return acts[i].act;
     config_fail(c, "`%s`: activation `%.40s` is not supported", key, name);
     return ACT_SILU;
+}
+
+enum act config_act(struct config *c, const char *key, const char *def)
+{
+    return config_act_word(c, key, config_str_or(c, key, def));
 }
 
 enum act config_limited(struct config *c, const char *key, enum act kind, double limit)

@@ -54,6 +54,8 @@ void config_only(struct config *c, const char *key, bool value);
 /* The same for a word. */
 void config_only_word(struct config *c, const char *key, const char *word);
 enum act config_act(struct config *c, const char *key, const char *def);
+/* The same for a word that was read under `key`, or is part of it. */
+enum act config_act_word(struct config *c, const char *key, const char *name);
 /* `kind` with the limit under `key`, or its own: one of act_gated_only(). */
 enum act config_act_limit(struct config *c, const char *key, enum act kind);
 /* The same for a limit that was read. 0: an error, `key` names it. */

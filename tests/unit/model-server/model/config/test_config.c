@@ -285,6 +285,30 @@ static void test_infinity_in_text(void **state)
     assert_non_null(strstr(e.msg, "`rope_theta`"));
 }
 
+/* ModernBERT's decoder: half of local_attention, unless the file says the window itself. */
+static void test_modernbert_decoder(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    accepted("\"model_type\":\"modernbert-decoder\",\"local_attention\":40", SIZES, &s);
+    assert_true(s.layers[0].window == 0 && s.layers[1].window == 20);
+    accepted("\"model_type\":\"modernbert-decoder\",\"sliding_window\":12", SIZES, &s);
+    assert_true(s.layers[0].window == 0 && s.layers[1].window == 12);
+}
+
+/* T5: any activation, with or without a gate. */
+static void test_t5_activations(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    accepted("\"feed_forward_proj\":\"gated-gelu\"", T5_WHOLE, &s);
+    assert_true(s.mlp == MLP_GATED && s.act == ACT_GELU_TANH);
+    accepted("\"feed_forward_proj\":\"gelu\"", T5_WHOLE, &s);
+    assert_true(s.mlp == MLP_PLAIN && s.act == ACT_GELU);
+    accepted("\"feed_forward_proj\":\"gated-relu\"", T5_WHOLE, &s);
+    assert_true(s.mlp == MLP_GATED && s.act == ACT_RELU);
+}
+
 /* InternLM 3: the switches of its own files, and those that transformers 5 writes. */
 static void test_internlm3(void **state)
 {
@@ -547,6 +571,8 @@ int main(void)
         cmocka_unit_test(test_infinity),
         cmocka_unit_test(test_infinity_in_text),
         cmocka_unit_test(test_internlm3),
+        cmocka_unit_test(test_modernbert_decoder),
+        cmocka_unit_test(test_t5_activations),
         cmocka_unit_test(test_mixers),
         cmocka_unit_test(test_own_words),
         cmocka_unit_test(test_first_chinese_models),
