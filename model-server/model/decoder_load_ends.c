@@ -238,9 +238,9 @@ static void load_head(struct loader *l, struct amount embed)
         log_msg(LOG_WARN,
                 "config.json ties the head to the embedding; another is stored, and used");
     const enum quant quant = loader_head_quant(d->quant);
-    const bool rounds = loader_rounds_head(l);
+    const enum role role = !s->tied || own ? W_HEAD : W_EMBED;
+    const bool rounds = loader_rounds_head(l, role);
     if (!s->tied || own || quant || rounds || !d->stage.begins) {
-        enum role role = !s->tied || own ? W_HEAD : W_EMBED;
         const uint32_t width = s->narrow_head ? s->embed_dim : s->hidden;
         int n = 1;
         if (role == W_EMBED)

@@ -56,10 +56,10 @@ bool loader_keep_codes(struct loader *l, struct mat_part *parts, int n);
 void loader_free_codes(struct loader *l);
 void loader_make_numbers(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,
                          enum quant quant);
-/* True if a head in 16 bits is rounded to 8 when it is packed: the checkpoint's layers stay packed,
- * and their products round activations to 8 bits. Not in GGUF files, in which each matrix has the
- * type that was chosen for it. */
-bool loader_rounds_head(const struct loader *l);
+/* True if the head, of this role, is in 16 bits and rounded to 8 when it is packed: the
+ * checkpoint's layers stay packed, and their products round activations to 8 bits. Not in GGUF
+ * files, in which each matrix has the type that was chosen for it. */
+bool loader_rounds_head(const struct loader *l, enum role role);
 /* Makes parts in 16 bits, of whole rows, such matrices. */
 void loader_round(struct loader *l, struct mat_part *parts, int n);
 /* After the last matrix. */

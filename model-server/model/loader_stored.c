@@ -67,15 +67,24 @@ bool loader_keep_codes(struct loader *l, struct mat_part *parts, int n)
     return true;
 }
 
-bool loader_rounds_head(const struct loader *l)
+static bool in_16_bits(const struct tensor *t)
+{
+    return t && (t->type == T_BF16 || t->type == T_F16);
+}
+
+bool loader_rounds_head(const struct loader *l, enum role role)
 {
     const struct decoder_spec *s = &l->d->spec;
     const uint32_t width = s->narrow_head ? s->embed_dim : s->hidden;
     struct format f = formats[FORMAT_Q8_0];
+    char name[NAME_MAX_LEN];
     f.factors = true;
-    return !l->failed && l->c && !l->c->gguf.n && l->how->keep && l->how->arith == ARITH_INT8 &&
-           l->d->dtype != DT_F32 && !s->unit_head && !s->static_rows && width % f.group == 0 &&
-           l->d->ops->weight_takes(&f, ARITH_INT8) == TAKE_NATIVE;
+    if (l->failed || !l->c || l->c->gguf.n || !l->how->keep || l->how->arith != ARITH_INT8 ||
+        l->d->dtype == DT_F32 || s->unit_head || s->static_rows || width % f.group ||
+        !l->a->names[role] || l->d->ops->weight_takes(&f, ARITH_INT8) != TAKE_NATIVE)
+        return false;
+    loader_name(l, role, NO_LAYER, NO_EXPERT, ".weight", name);
+    return in_16_bits(loader_look(l, name));
 }
 
 void loader_round(struct loader *l, struct mat_part *parts, int n)
@@ -84,8 +93,7 @@ void loader_round(struct loader *l, struct mat_part *parts, int n)
         struct mat_part *p = &parts[i];
         const struct tensor *t =
             p->source == SOURCE_NUMBERS && p->name ? checkpoint_find(l->c, p->name) : NULL;
-        if (!t || (t->type != T_BF16 && t->type != T_F16) || p->col_stride != 1 ||
-            p->row_stride != p->cols)
+        if (!in_16_bits(t) || p->col_stride != 1 || p->row_stride != p->cols)
             continue;
         assert(l->n_stored < MAX_SOURCES);
         struct stored_matrix *m = &l->stored[l->n_stored++];
