@@ -359,6 +359,7 @@ struct backend_ops {
     /* Support of a format in an arithmetic. NATIVE: weight_load() accepts it as SOURCE_CODES or
      * by --quantize. WIDEN: it needs SOURCE_NUMBERS. */
     enum take (*weight_takes)(const struct format *f, enum arith a);
+    bool rounds_activations; /* to 8 bits for products in ARITH_INT8; false: products dequantise */
     uint64_t step_bytes; /* above this size of a step's rows, several passes are cheaper than one;
                             0: never */
     struct device *(*open)(const struct device_options *o, struct err *e);

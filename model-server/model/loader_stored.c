@@ -72,6 +72,13 @@ static bool in_16_bits(const struct tensor *t)
     return t && (t->type == T_BF16 || t->type == T_F16);
 }
 
+/* Products of the layers round activations to 8 bits. Not those of a GGUF file's head. */
+static bool layers_round(const struct loader *l)
+{
+    return !l->failed && l->c && !l->c->gguf.n && l->how->keep && l->how->arith == ARITH_INT8 &&
+           l->d->ops->rounds_activations && l->d->dtype != DT_F32;
+}
+
 bool loader_rounds_head(const struct loader *l, enum role role)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -79,8 +86,7 @@ bool loader_rounds_head(const struct loader *l, enum role role)
     struct format f = formats[FORMAT_Q8_0];
     char name[NAME_MAX_LEN];
     f.factors = true;
-    if (l->failed || !l->c || l->c->gguf.n || !l->how->keep || l->how->arith != ARITH_INT8 ||
-        l->d->dtype == DT_F32 || s->unit_head || s->static_rows || width % f.group ||
+    if (!layers_round(l) || s->unit_head || s->static_rows || width % f.group ||
         !l->a->names[role] || l->d->ops->weight_takes(&f, ARITH_INT8) != TAKE_NATIVE)
         return false;
     loader_name(l, role, NO_LAYER, NO_EXPERT, ".weight", name);
