@@ -17,6 +17,7 @@
 // fuzz-sources: common/tokenizer/sentencepiece.c router/call/prompt.c common/thought_marks.c
 // fuzz-sources: common/image/data_url.c router/api/gemini/request.c router/api/gemini/contents.c
 // fuzz-sources: router/api/gemini/schema.c
+// fuzz-sources: common/first_module.c
 #include "common/peer_address.h"
 #include "router/api/anthropic/messages.h"
 #include "router/api/gemini/gemini.h"

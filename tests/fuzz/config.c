@@ -4,6 +4,7 @@
 // fuzz-sources: common/buf.c common/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
 // fuzz-sources: common/tokenizer/vocab.c common/file_map.c common/tokenizer/scored.c
 // fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c
+// fuzz-sources: common/first_module.c
 #include "model-server/model/arch.h"
 #include "model-server/model/rope.h"
 #include "model-server/model/split.h"

@@ -5,6 +5,7 @@
 // fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
 // fuzz-sources: common/tokenizer/vocab.c common/file_map.c common/tokenizer/scored.c
 // fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c
+// fuzz-sources: common/first_module.c
 #include "common/sentence.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,6 +4,8 @@
 
 // fuzz-sources: router/body/body.c router/body/body_ask.c router/http/errors.c
 // fuzz-sources: router/call/embed_body.c router/call/embed_numbers.c router/call/embed_cosines.c
+// fuzz-sources: router/call/embed_vector.c router/api/cohere/embed.c
+// fuzz-sources: router/api/cohere/route_cohere_embed*.c
 // fuzz-sources: router/api/openai/route_embeddings.c router/api/openai/route_score.c
 // fuzz-sources: router/api/gemini/embed.c router/api/gemini/schema.c
 // fuzz-sources: router/api/tei/*.c router/api/cohere/rerank.c router/api/cohere/route_rerank*.c
@@ -12,6 +14,7 @@
 // fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
 // fuzz-sources: common/tokenizer/scored.c common/tokenizer/folder*.c
 // fuzz-sources: common/tokenizer/sentencepiece.c
+// fuzz-sources: common/first_module.c
 #include "common/json/json.h"
 #include "router/api/gemini/gemini.h"
 #include "router/call/embed_body.h"
@@ -35,6 +38,11 @@ int call_texts(struct call *c, const struct texts_ask *q, unsigned tasks,
     texts = (struct call_texts){.call = c, .render = render, .state = state};
     c->texts = &texts;
     return 0;
+}
+bool edge_has_adapter(const struct edge *g, const char *name)
+{
+    (void)g;
+    return !strcmp(name, "adapter");
 }
 const struct infer_limits *edge_limits(const struct edge *g)
 {

@@ -3,6 +3,7 @@
 // fuzz-sources: common/tokenizer/*.c common/buf.c common/err.c common/json/json.c
 // fuzz-sources: common/json/reader.c common/arena.c common/json/exact.c common/utf8.c
 // fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/vocab.c common/file_map.c
+// fuzz-sources: common/first_module.c
 #include "common/tokenizer/tokenizer_impl.h"
 #include <stdlib.h>
 #include <string.h>

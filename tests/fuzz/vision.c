@@ -5,6 +5,7 @@
 // fuzz-sources: model-server/encoder/conv_s*.c model-server/encoder/arrange.c
 // fuzz-sources: model-server/model/arch.c model-server/model/arch/*.c model-server/model/config/*.c
 // fuzz-sources: model-server/model/rope.c model-server/model/split.c
+// fuzz-sources: common/first_module.c
 #include "common/vision/vision.h"
 #include "model-server/encoder/arrange.h"
 #include <stdio.h>
