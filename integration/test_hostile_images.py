@@ -1,6 +1,7 @@
 """Changed files of every format through a served model: refused or decoded, never an internal error, and without growing memory."""
 
 import base64
+import os
 import pathlib
 import random
 
@@ -46,6 +47,7 @@ def memory(s):
 
 
 def test_changed_files_are_refused_or_decoded(s):
+    grown = 100_000 if "SAN" in os.environ else 4096  # sanitizers keep what is freed
     rng, case = random.Random(7), cases("qwen3_vl")[1]
     files = [(DATA / "vision/images" / name).read_bytes() for name in SOUND]
     seen, before = {}, None
@@ -55,7 +57,7 @@ def test_changed_files_are_refused_or_decoded(s):
         assert r.status_code in ((200, 422) if i % 2 else (200, 400)), (i, r.text)
         before = memory(s) if i == 99 else before
     assert min(seen.values()) > 20 and len(seen) == 3, seen
-    assert memory(s) - before < 4096, "kilobytes more after 200 files"
+    assert memory(s) - before < grown, "kilobytes more after 200 files"
     assert greedy(answer(s, case)) == case["greedy_ids"]
 
 

@@ -284,14 +284,16 @@ bool infer_offer_texts(struct infer *i, struct embed_job *j)
     return !atomic_load(&i->stopping) && post(i, &(struct command){.kind = MAIL_EMBED, .job = j});
 }
 
+/* A job that was taken may have ended and been freed already. */
 void infer_embed(struct infer *i, struct embed_job *j)
 {
-    if (!i->embedder)
-        err_set(&j->err, ERR_TASK, "The model does not support Embeddings API");
-    else if (!infer_offer_texts(i, j))
+    if (i->embedder && infer_offer_texts(i, j))
+        return;
+    if (i->embedder)
         err_set(&j->err, ERR_OVERLOADED, "Model is overloaded");
-    if (j->err.kind != ERR_NONE)
-        j->done(j);
+    else
+        err_set(&j->err, ERR_TASK, "The model does not support Embeddings API");
+    j->done(j);
 }
 
 void infer_cancel(struct infer *i, struct gen_request *r)
