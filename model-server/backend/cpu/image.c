@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PANEL_LAYOUT = 3 };
+/* A new one if panels, or the choice of what becomes which kind of panel, change: older files are
+ * not read then. */
+enum { PANEL_LAYOUT = 4 };
 
 struct head {
     uint32_t kind, dtype, rows, cols;
