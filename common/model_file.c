@@ -62,10 +62,21 @@ static int pixels(const struct gguf_set *s, struct buf *out, struct err *e)
     return print(gguf_projector_pixels(s, e), out, e);
 }
 
+/* config.json of a table of vectors, as model2vec's folders have it. */
+static int table_config(const char *dir, struct buf *out, struct err *e)
+{
+    (void)dir;
+    buf_str(out, "{\"model_type\":\"model2vec\"}");
+    return out->oom ? err_nomem(e) : 0;
+}
+
 static const struct made_file {
     const char *name;
     int (*make)(const struct gguf_set *s, struct buf *out, struct err *e);
     bool (*exists)(const struct gguf_set *s); /* NULL: always */
+    /* Of a folder instead of a GGUF file: */
+    int (*make_of)(const char *dir, struct buf *out, struct err *e);
+    bool (*exists_of)(const char *dir);
 } all_made[] = {
     {"config.json", config, NULL},
     {"generation_config.json", generation_config, NULL},
@@ -76,13 +87,10 @@ static const struct made_file {
     {"1_Pooling/config.json", pooling, gguf_pools},
     {"2_Dense/config.json", dense, gguf_pools},
     {"3_Dense/config.json", dense, gguf_pools},
+    /* of an older tokenizer */
+    {"tokenizer.json", .make_of = tokenizer_folder_make, .exists_of = tokenizer_folder_has},
+    {"config.json", .make_of = table_config, .exists_of = first_module_static},
 };
-
-/* tokenizer.json of a folder that has an older tokenizer. */
-static const struct made_file of_folder = {.name = "tokenizer.json"};
-/* config.json of a table of vectors, as model2vec's folders have it. */
-static const struct made_file of_table = {.name = "config.json"};
-static const char table_config[] = "{\"model_type\":\"model2vec\"}";
 
 /* Writes what precedes "/name" in `path`; false: it ends in another name. */
 static bool before_name(const char *path, const char *name, char out[PATH_MAX])
@@ -100,13 +108,12 @@ static const struct made_file *inside(const char *named, char file[PATH_MAX])
 {
     char moved[PATH_MAX];
     const char *path = first_module_file(named, moved);
-    for (size_t i = 0; i < sizeof(all_made) / sizeof(all_made[0]); i++)
-        if (before_name(path, all_made[i].name, file) && gguf_is_file(file))
-            return &all_made[i];
-    if (before_name(path, of_folder.name, file) && tokenizer_folder_has(file))
-        return &of_folder;
-    if (before_name(path, of_table.name, file) && first_module_static(file))
-        return &of_table;
+    for (size_t i = 0; i < sizeof(all_made) / sizeof(all_made[0]); i++) {
+        const struct made_file *m = &all_made[i];
+        if (before_name(path, m->name, file) &&
+            (m->exists_of ? m->exists_of(file) : gguf_is_file(file)))
+            return m;
+    }
     snprintf(file, PATH_MAX, "%s", path);
     return NULL;
 }
@@ -150,29 +157,6 @@ static bool is_model(const struct gguf_set *s, struct err *e)
     return true;
 }
 
-static char *make(const struct made_file *m, const char *file, size_t max, size_t *n, struct err *e)
-{
-    struct gguf_set s = {0};
-    struct buf out = BUF_INIT;
-    const bool made = m == &of_folder || m == &of_table;
-    if (m == &of_table)
-        buf_str(&out, table_config);
-    int rc = m == &of_folder ? tokenizer_folder_make(file, &out, e)
-             : made          ? 0
-                             : gguf_set_open(&s, file, e);
-    if (rc == 0 && !made) {
-        rc = is_model(&s, e) ? m->make(&s, &out, e) : -1;
-        gguf_set_close(&s);
-    }
-    if (rc == 0 && out.len > max)
-        rc = err_set(e, ERR_VALIDATION, "%s: its %s would be too long", file, m->name);
-    *n = out.len;
-    if (rc == 0)
-        return buf_take(&out);
-    buf_free(&out);
-    return NULL;
-}
-
 int model_file_gguf(const char *file,
                     int (*use)(const struct gguf_set *s, void *arg, struct err *e), void *arg,
                     struct err *e)
@@ -183,6 +167,31 @@ int model_file_gguf(const char *file,
     int rc = is_model(&s, e) ? use(&s, arg, e) : -1;
     gguf_set_close(&s);
     return rc;
+}
+
+struct making {
+    const struct made_file *m;
+    struct buf *out;
+};
+
+static int make_in(const struct gguf_set *s, void *arg, struct err *e)
+{
+    const struct making *a = arg;
+    return a->m->make(s, a->out, e);
+}
+
+static char *make(const struct made_file *m, const char *file, size_t max, size_t *n, struct err *e)
+{
+    struct buf out = BUF_INIT;
+    int rc = m->make_of ? m->make_of(file, &out, e)
+                        : model_file_gguf(file, make_in, &(struct making){m, &out}, e);
+    if (rc == 0 && out.len > max)
+        rc = err_set(e, ERR_VALIDATION, "%s: its %s would be too long", file, m->name);
+    *n = out.len;
+    if (rc == 0)
+        return buf_take(&out);
+    buf_free(&out);
+    return NULL;
 }
 
 char *model_file_read(const char *path, size_t max, size_t *n, struct err *e)
