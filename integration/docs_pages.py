@@ -132,11 +132,20 @@ def metrics():
     out += "| name | is |\n|---|---|\n"
     for name, row, part in re.findall(r'X\("(vllm:\w+)",\s*(M_\w+),\s*(\w+)\)', (ROOT / "router/metrics.h").read_text()):
         out += f"| `{name}` | {'the sum of ' if part == 'SUM' else ''}`{names[row]}` |\n"
+    out += "\nThe vLLM project's dashboards for Grafana find their series here, but for those of its connectors. `vllm:engine_sleep_state`\n"
+    out += "always says `awake`.\n"
     out += "\n`vllm:lora_requests_info` is there where adapters are served: its value is the time, its labels `max_lora`,\n"
     out += "`running_lora_adapters` and `waiting_lora_adapters` (names with commas between them).\n"
     out += "\n## llama-server's names\n\nThe same values, without labels of their own.\n\n| name | is |\n|---|---|\n"
     for name, row, part in re.findall(r'X\("(llamacpp:\w+)",\s*(M_\w+),\s*(\w+)\)', (ROOT / "router/metrics.h").read_text()):
         out += f"| `{name}` | {'the sum of ' if part == 'SUM' else ''}`{names[row]}` |\n"
+    out += "\n## HTTP and the process\n\nAs prometheus-fastapi-instrumentator and Prometheus' client libraries name them. Probes are not counted.\n\n"
+    out += "| name | type | labels | meaning |\n|---|---|---|---|\n"
+    labels = {"http_requests_total": "`handler`, `method`, `status`", "http_request_duration_seconds": "`handler`, `method`"}
+    for name, kind, help_ in re.findall(r'"(http_\w+)", "(\w+)",\s*"([^"]+)"', (ROOT / "router/http/traffic.c").read_text()):
+        out += f"| `{name}` | {kind} | {labels[name]} | {help_} |\n"
+    for name, kind, help_ in re.findall(r'"(process_\w+)", "(\w+)",\s*"([^"]+)"', (ROOT / "router/api/service/process_metrics.c").read_text()):
+        out += f"| `{name}` | {kind} | | {help_} |\n"
     out += "\n## Replicas\n\nWhere there may be several replicas, the series above are those of all. These have a label `replica`:\n\n"
     out += "| name | type | meaning |\n|---|---|---|\n"
     for name, kind, help_ in re.findall(r'\{"(replica_\w+)", "(\w+)",\s*"([^"]+)"', (ROOT / "router/api/service/fleet_metrics.c").read_text()):

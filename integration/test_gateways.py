@@ -12,7 +12,7 @@ CHAT = [{"role": "system", "content": "Be short."}, {"role": "user", "content": 
 
 @pytest.fixture(scope="module")
 def s():
-    with Service(DEMO, num_shard=2, args=["--max-total-tokens", "512", "--max-concurrent-requests", "4"]) as service:
+    with Service(DEMO, num_shard=2, args=["--max-total-tokens", "512", "--max-concurrent-requests", "4", "--speculate", "3"]) as service:
         yield service
 
 
@@ -150,6 +150,82 @@ def test_metrics_that_others_read(s, reader):
         assert series and all(labels(line)["model_name"] == model and labels(line)["engine"] == "0" for line in series)
 
 
+# The series of vLLM's dashboards for Grafana (examples/observability/dashboards of vLLM) with the labels that they ask for, but for
+# those of its own connectors and options.
+DASHBOARDS = {
+    "vllm:request_success_total": {"finished_reason": {"stop", "length", "abort", "error"}},
+    "vllm:prompt_tokens_total": {}, "vllm:generation_tokens_total": {}, "vllm:prompt_tokens_cached_total": {},
+    "vllm:prompt_tokens_by_source_total": {"source": {"local_compute", "local_cache_hit", "external_kv_transfer"}},
+    "vllm:num_requests_running": {}, "vllm:num_requests_waiting": {},
+    "vllm:num_requests_waiting_by_reason": {"reason": {"capacity", "deferred"}},
+    "vllm:time_to_first_token_seconds": {}, "vllm:inter_token_latency_seconds": {}, "vllm:e2e_request_latency_seconds": {},
+    "vllm:request_queue_time_seconds": {}, "vllm:request_prefill_time_seconds": {}, "vllm:request_decode_time_seconds": {},
+    "vllm:request_prompt_tokens": {}, "vllm:request_generation_tokens": {}, "vllm:iteration_tokens_total": {},
+    "vllm:kv_cache_usage_perc": {}, "vllm:num_preemptions_total": {}, "vllm:prefix_cache_hits_total": {}, "vllm:prefix_cache_queries_total": {},
+    "vllm:spec_decode_num_drafts_total": {}, "vllm:spec_decode_num_draft_tokens_total": {},
+    "vllm:spec_decode_num_accepted_tokens_total": {},
+    "vllm:engine_sleep_state": {"sleep_state": {"awake", "weights_offloaded", "discard_all"}},
+    "http_requests_total": {"handler": {"/v1/completions"}, "method": {"POST"}, "status": {"2xx", "4xx"}},
+    "http_request_duration_seconds": {"handler": {"/v1/completions"}, "method": {"POST"}},
+    "process_resident_memory_bytes": {}, "process_cpu_seconds_total": {}, "process_open_fds": {}, "process_start_time_seconds": {},
+}  # fmt: skip
+
+
+def test_series_of_vllms_dashboards(s):
+    assert s.post("/v1/completions", {"prompt": ONCE, "max_tokens": 3}).status_code == 200
+    assert s.post("/v1/completions", {"prompt": 7}).status_code // 100 == 4
+    text = get(s, "/metrics").text
+    for name, wanted in DASHBOARDS.items():
+        found = [labels(line) for line in text.splitlines() if re.match(rf"{name}(_bucket|_sum|_count)?[{{ ]", line)]
+        assert found, name
+        for label, values in wanted.items():
+            assert values <= {row[label] for row in found}, (name, label)
+
+
+def total(text, name, **wanted):
+    lines = [line for line in text.splitlines() if re.match(rf"{name}[{{ ]", line) and wanted.items() <= labels(line).items()]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+
+def test_tokens_are_counted_as_they_come(s):
+    """A rate over a long answer is not a peak at its end."""
+    wait_for(lambda: get(s, "/load").json()["server_load"] == 0)
+    before = get(s, "/metrics").text
+    body = {"prompt": ONCE, "max_tokens": 300, "ignore_eos": True, "stream": True, "logprobs": 0}
+    with s.post("/v1/completions", body, stream=True) as r:
+        lines = (line for line in r.iter_lines() if line.startswith(b"data: {"))
+        for _ in range(20):
+            next(lines)
+        while_it_runs = get(s, "/metrics").text
+        for _ in lines:
+            pass
+    wait_for(lambda: get(s, "/load").json()["server_load"] == 0)
+    after = get(s, "/metrics").text
+
+    def more(name, text, **wanted):
+        return total(text, name, **wanted) - total(before, name, **wanted)
+
+    assert 19 <= more("vllm:generation_tokens_total", while_it_runs) <= 300 == more("vllm:generation_tokens_total", after)
+    assert more("vllm:prompt_tokens_total", while_it_runs) == more("vllm:prompt_tokens_total", after) > 0
+    assert more("vllm:prompt_tokens_by_source_total", after) == more("vllm:prompt_tokens_total", after)
+    assert more("vllm:request_success_total", after, finished_reason="length") == more("vllm:request_success_total", after) == 1
+    steps = more("vllm:inter_token_latency_seconds_count", after) + 1
+    accepted = more("vllm:spec_decode_num_accepted_tokens_total", after)
+    assert steps + accepted == 300 and accepted == more("tgi_request_skipped_tokens_sum", after)
+    drafts, proposed = (more(f"vllm:spec_decode_num_{what}_total", after) for what in ("drafts", "draft_tokens"))
+    assert accepted <= proposed and drafts <= min(proposed, steps)
+    positions = more("vllm:spec_decode_num_accepted_tokens_per_pos_total", after)
+    assert positions == accepted and more("vllm:spec_decode_num_accepted_tokens_per_pos_total", after, position="0") <= drafts
+    assert more("vllm:iteration_tokens_total_sum", after) >= 300
+
+
+def test_an_abandoned_stream_is_counted_as_aborted(s):
+    before = total(get(s, "/metrics").text, "vllm:request_success_total", finished_reason="abort")
+    with s.post("/v1/completions", {"prompt": ONCE, "max_tokens": 480, "ignore_eos": True, "stream": True}, stream=True) as r:
+        next(r.iter_lines())
+    wait_for(lambda: total(get(s, "/metrics").text, "vllm:request_success_total", finished_reason="abort") == before + 1)
+
+
 def value(text, name):
     (line,) = [line for line in text.splitlines() if line.startswith(name + "{")]
     return float(line.rsplit(" ", 1)[1])
@@ -188,7 +264,7 @@ def test_prefix_hits_never_exceed_queries(s):
 def test_counters_are_there_before_their_first_event():
     with Service(DEMO) as fresh:
         text = requests.get(fresh.url + "/metrics", timeout=60 * SLOW).text
-        for name in re.findall(r"^# TYPE (\S+) counter$", text, re.M):
+        for name in set(re.findall(r"^# TYPE (\S+) counter$", text, re.M)) - {"http_requests_total"}:  # of routes that were called
             assert re.search(rf"^{name}[ {{]", text, re.M), f"{name} has no series"
         for cause in ("validation", "overloaded", "generation", "incomplete", "template", "unhealthy", "dropped"):
             assert fresh.metric("tgi_request_failure", err=cause) == 0

@@ -55,6 +55,7 @@ def test_every_metric_of_the_dashboard_is_served(s):
     assert forgotten <= {
         "tgi_request_skipped_tokens", "tgi_batch_next_size", "tgi_batch_concat", "tgi_batch_concat_duration",
         "tgi_batch_inference_success", "tgi_batch_filter_duration", "log_lines_dropped_total",
+        "tgi_queue_size", "process_virtual_memory_bytes", "process_start_time_seconds",
     }, forgotten  # fmt: skip
 
 

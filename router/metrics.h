@@ -10,6 +10,10 @@
       0, 0, 0)                                                                                     \
     X(M_REQUEST_FAILURE, COUNTER, "tgi_request_failure", "err", "Requests that failed, by cause.", \
       0, 0, 0)                                                                                     \
+    X(M_FINISHED, COUNTER, "tgi_request_finished", "finished_reason",                              \
+      "Generations and embedded texts by their end: stop, length, abort (the client left), error " \
+      "(of the server).",                                                                          \
+      0, 0, 0)                                                                                     \
     X(M_REQUEST_DURATION, HISTOGRAM, "tgi_request_duration", NULL,                                 \
       "Seconds from arrival to the last token.", 0.00015, 1.5, 35)                                 \
     X(M_VALIDATION_DURATION, HISTOGRAM, "tgi_request_validation_duration", NULL,                   \
@@ -20,6 +24,20 @@
       "Seconds from first scheduling to the end.", 0.00015, 1.5, 35)                               \
     X(M_FIRST_TOKEN_DURATION, HISTOGRAM, "tgi_request_first_token_duration", NULL,                 \
       "Seconds from arrival to the first token.", 0.00015, 1.5, 35)                                \
+    X(M_PREFILL_DURATION, HISTOGRAM, "tgi_request_prefill_duration", NULL,                         \
+      "Seconds from first scheduling to the first token.", 0.00015, 1.5, 35)                       \
+    X(M_DECODE_DURATION, HISTOGRAM, "tgi_request_decode_duration", NULL,                           \
+      "Seconds from the first token to the last.", 0.00015, 1.5, 35)                               \
+    X(M_INTER_TOKEN, HISTOGRAM, "tgi_request_inter_token_duration", NULL,                          \
+      "Seconds between two steps that gave a request tokens.", 0.00015, 1.5, 35)                   \
+    X(M_PROMPT_TOKENS, COUNTER, "tgi_prompt_tokens", NULL,                                         \
+      "Prompt tokens of requests, counted with their first token.", 0, 0, 0)                       \
+    X(M_PROMPT_SOURCES, COUNTER, "tgi_prompt_tokens_by_source", "source",                          \
+      "The same, by where their KV came from: local_compute, local_cache_hit (the prefix cache), " \
+      "external_kv_transfer (a lower tier, or another service).",                                  \
+      0, 0, 0)                                                                                     \
+    X(M_NEW_TOKENS, COUNTER, "tgi_generated_tokens", NULL,                                         \
+      "Tokens generated, counted with each step.", 0, 0, 0)                                        \
     X(M_TOKEN_DURATION, HISTOGRAM, "tgi_request_mean_time_per_token_duration", NULL,               \
       "Mean seconds per token of a request.", 0.00015, 1.5, 35)                                    \
     X(M_GENERATED_TOKENS, HISTOGRAM, "tgi_request_generated_tokens", NULL,                         \
@@ -30,7 +48,19 @@
       "max_new_tokens per request.", 1, 1.5, 30)                                                   \
     X(M_SKIPPED_TOKENS, HISTOGRAM, "tgi_request_skipped_tokens", NULL,                             \
       "Tokens gained by speculation per step.", 1, 0, 16)                                          \
+    X(M_SPEC_DRAFTS, COUNTER, "tgi_speculation_drafts", NULL,                                      \
+      "Steps of a request that verified drafts, from whatever source.", 0, 0, 0)                   \
+    X(M_SPEC_TOKENS, COUNTER, "tgi_speculation_draft_tokens", NULL,                                \
+      "Draft tokens that were verified.", 0, 0, 0)                                                 \
+    X(M_SPEC_ACCEPTED, COUNTER, "tgi_speculation_accepted_tokens", NULL,                           \
+      "Draft tokens that were accepted.", 0, 0, 0)                                                 \
+    X(M_SPEC_POSITIONS, COUNTER, "tgi_speculation_accepted_positions", "position",                 \
+      "The same, by the token's position in its draft, from 0 on.", 0, 0, 0)                       \
     X(M_QUEUE_SIZE, GAUGE, "tgi_queue_size", NULL, "Requests waiting.", 0, 0, 0)                   \
+    X(M_QUEUE_REASONS, GAUGE, "tgi_queue_reasons", "reason",                                       \
+      "The same, by what they wait for: capacity, deferred (KV that is loaded, or that a request " \
+      "with the same prompt computes).",                                                           \
+      0, 0, 0)                                                                                     \
     X(M_BATCH_NEXT_SIZE, HISTOGRAM, "tgi_batch_next_size", NULL,                                   \
       "Requests that joined per new batch.", 1, 2, 11)                                             \
     X(M_BATCH_CURRENT_SIZE, GAUGE, "tgi_batch_current_size", NULL,                                 \
@@ -98,6 +128,8 @@
       0, 0)                                                                                        \
     X(M_BATCH_PROMPT_TOKENS, HISTOGRAM, "tgi_batch_prompt_tokens", NULL,                           \
       "Prompt tokens computed per model call.", 1, 2, 15)                                          \
+    X(M_BATCH_TOKENS, HISTOGRAM, "tgi_batch_tokens", NULL,                                         \
+      "Prompt tokens computed and tokens generated, per model call.", 1, 2, 15)                    \
     X(M_BATCH_PROMPT_BUDGET, GAUGE, "tgi_batch_prompt_budget", NULL,                               \
       "Prompt tokens that the next model call may compute.", 0, 0, 0)                              \
     X(M_QUEUE_KEYS, GAUGE, "tgi_queue_keys", NULL, "Keys with requests waiting or running.", 0, 0, \
@@ -150,6 +182,18 @@
 
 /* Series that exist before their first event. */
 #define ROUTER_METRIC_SERIES(X)                                                                    \
+    X(M_FINISHED, "stop")                                                                          \
+    X(M_FINISHED, "length")                                                                        \
+    X(M_FINISHED, "abort")                                                                         \
+    X(M_FINISHED, "error")                                                                         \
+    X(M_PROMPT_SOURCES, "local_compute")                                                           \
+    X(M_PROMPT_SOURCES, "local_cache_hit")                                                         \
+    X(M_PROMPT_SOURCES, "external_kv_transfer")                                                    \
+    X(M_SPEC_POSITIONS, "0")                                                                       \
+    X(M_SPEC_POSITIONS, "1")                                                                       \
+    X(M_SPEC_POSITIONS, "2")                                                                       \
+    X(M_QUEUE_REASONS, "capacity")                                                                 \
+    X(M_QUEUE_REASONS, "deferred")                                                                 \
     X(M_REQUEST_FAILURE, "validation")                                                             \
     X(M_REQUEST_FAILURE, "overloaded")                                                             \
     X(M_REQUEST_FAILURE, "generation")                                                             \
@@ -195,6 +239,7 @@
  * listed only if type and meaning agree; `gpu_*` are names of older versions. */
 #define ROUTER_METRIC_ALIASES(X)                                                                   \
     X("vllm:num_requests_waiting", M_QUEUE_SIZE, ALL)                                              \
+    X("vllm:num_requests_waiting_by_reason", M_QUEUE_REASONS, ALL)                                 \
     X("vllm:num_requests_running", M_BATCH_CURRENT_SIZE, ALL)                                      \
     X("vllm:kv_cache_usage_perc", M_KV_USAGE, ALL)                                                 \
     X("vllm:gpu_cache_usage_perc", M_KV_USAGE, ALL)                                                \
@@ -203,23 +248,33 @@
     X("vllm:gpu_prefix_cache_queries_total", M_PREFIX_QUERY_TOKENS, ALL)                           \
     X("vllm:gpu_prefix_cache_hits_total", M_PREFIX_HIT_TOKENS, ALL)                                \
     X("vllm:num_preemptions_total", M_PREEMPTIONS, ALL)                                            \
-    X("vllm:prompt_tokens_total", M_INPUT_LENGTH, SUM)                                             \
-    X("vllm:generation_tokens_total", M_GENERATED_TOKENS, SUM)                                     \
-    X("vllm:request_success_total", M_REQUEST_SUCCESS, ALL)                                        \
+    X("vllm:prompt_tokens_total", M_PROMPT_TOKENS, ALL)                                            \
+    X("vllm:prompt_tokens_by_source_total", M_PROMPT_SOURCES, ALL)                                 \
+    X("vllm:prompt_tokens_cached_total", M_PREFIX_HIT_TOKENS, ALL)                                 \
+    X("vllm:generation_tokens_total", M_NEW_TOKENS, ALL)                                           \
+    X("vllm:iteration_tokens_total", M_BATCH_TOKENS, ALL)                                          \
+    X("vllm:request_success_total", M_FINISHED, ALL)                                               \
     X("vllm:request_prompt_tokens", M_INPUT_LENGTH, ALL)                                           \
     X("vllm:request_generation_tokens", M_GENERATED_TOKENS, ALL)                                   \
     X("vllm:request_params_max_tokens", M_MAX_NEW_TOKENS, ALL)                                     \
     X("vllm:time_to_first_token_seconds", M_FIRST_TOKEN_DURATION, ALL)                             \
+    X("vllm:inter_token_latency_seconds", M_INTER_TOKEN, ALL)                                      \
     X("vllm:request_time_per_output_token_seconds", M_TOKEN_DURATION, ALL)                         \
     X("vllm:e2e_request_latency_seconds", M_REQUEST_DURATION, ALL)                                 \
     X("vllm:request_queue_time_seconds", M_QUEUE_DURATION, ALL)                                    \
-    X("vllm:request_inference_time_seconds", M_INFERENCE_DURATION, ALL)
+    X("vllm:request_inference_time_seconds", M_INFERENCE_DURATION, ALL)                            \
+    X("vllm:request_prefill_time_seconds", M_PREFILL_DURATION, ALL)                                \
+    X("vllm:request_decode_time_seconds", M_DECODE_DURATION, ALL)                                  \
+    X("vllm:spec_decode_num_drafts_total", M_SPEC_DRAFTS, ALL)                                     \
+    X("vllm:spec_decode_num_draft_tokens_total", M_SPEC_TOKENS, ALL)                               \
+    X("vllm:spec_decode_num_accepted_tokens_total", M_SPEC_ACCEPTED, ALL)                          \
+    X("vllm:spec_decode_num_accepted_tokens_per_pos_total", M_SPEC_POSITIONS, ALL)
 
 /* And under llama-server's, which have no labels of their own. */
 #define ROUTER_METRIC_LLAMA(X)                                                                     \
     X("llamacpp:prompt_tokens_total", M_BATCH_PROMPT_TOKENS, SUM)                                  \
     X("llamacpp:prompt_tokens_cached_total", M_PREFIX_HIT_TOKENS, ALL)                             \
-    X("llamacpp:tokens_predicted_total", M_GENERATED_TOKENS, SUM)                                  \
+    X("llamacpp:tokens_predicted_total", M_NEW_TOKENS, ALL)                                        \
     X("llamacpp:n_decode_total", M_BATCH_INFERENCE_COUNT, ALL)                                     \
     X("llamacpp:requests_processing", M_BATCH_CURRENT_SIZE, ALL)                                   \
     X("llamacpp:requests_deferred", M_QUEUE_SIZE, ALL)                                             \

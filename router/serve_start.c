@@ -15,6 +15,7 @@
 #include "router/fleet/discover.h"
 #include "router/http/keys.h"
 #include "router/http/tls.h"
+#include "router/http/traffic.h"
 #include "router/metrics.h"
 #include "router/models/edge.h"
 #include "router/models/models.h"
@@ -241,7 +242,7 @@ static int build_edge(struct router_service *s, struct err *e)
     snprintf(g->engine_id, sizeof(g->engine_id), "%016llx%016llx", (unsigned long long)seed_draw(),
              (unsigned long long)seed_draw());
     admission_init(&g->admission, c->max_concurrent_requests);
-    if (!(g->metrics = router_metrics_new()))
+    if (!(g->metrics = router_metrics_new()) || !(g->traffic = traffic_new()))
         return err_nomem(e);
     struct tracer_options t = {.endpoint = c->otlp_endpoint,
                                .service_name = c->otlp_service_name,
@@ -379,6 +380,7 @@ void service_free(struct router_service *s)
     admission_free(&g->admission);
     keys_free(&s->keys);
     metrics_free(g->metrics);
+    traffic_free(g->traffic);
     startup_board_free(g->startup);
     sentence_free(&g->sentence);
     defaults_free(&g->defaults);

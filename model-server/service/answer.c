@@ -134,6 +134,7 @@ static int write_generation(const struct service *s, const struct stepper *st, c
     const struct gen *last = g + n - 1;
     generate__v3__generation__init(w);
     w->request_id = q->id;
+    w->drafted = g->drafts;
     if (q->error[0]) {
         w->error = wire_text(m, q->error, strlen(q->error));
         w->unservable = q->unservable;

@@ -4,6 +4,7 @@
 #include "router/body/body.h"
 #include "router/call/embed.h"
 #include "router/http/access.h"
+#include "router/http/traffic.h"
 #include "router/metrics.h"
 #include <stdio.h>
 #include <string.h>
@@ -28,16 +29,23 @@ static struct spent spent_on(const struct gen_request *r, uint32_t generated)
     return s;
 }
 
-static void observe(struct metrics *m, const struct gen_request *r, uint32_t generated)
+static void observe(struct metrics *m, const struct gen_request *r, uint32_t generated,
+                    enum gen_finish finish)
 {
     struct spent s = spent_on(r, generated);
+    metrics_add(m, M_FINISHED, finish == FINISH_LENGTH ? "length" : "stop", 1);
     metrics_observe(m, M_REQUEST_DURATION, NULL, (double)s.total * 1e-9);
     metrics_observe(m, M_VALIDATION_DURATION, NULL, (double)s.validation * 1e-9);
     metrics_observe(m, M_QUEUE_DURATION, NULL, (double)s.queue * 1e-9);
     metrics_observe(m, M_INFERENCE_DURATION, NULL, (double)s.inference * 1e-9);
-    if (r->times.first)
+    if (r->times.first) {
         metrics_observe(m, M_FIRST_TOKEN_DURATION, NULL,
                         (double)since(r->times.received, r->times.first) * 1e-9);
+        metrics_observe(m, M_PREFILL_DURATION, NULL,
+                        (double)since(r->times.batched, r->times.first) * 1e-9);
+        metrics_observe(m, M_DECODE_DURATION, NULL,
+                        (double)since(r->times.first, r->times.ended) * 1e-9);
+    }
     metrics_observe(m, M_TOKEN_DURATION, NULL, (double)s.per_token * 1e-9);
     metrics_observe(m, M_GENERATED_TOKENS, NULL, generated);
     metrics_observe(m, M_INPUT_LENGTH, NULL, r->n_input);
@@ -50,7 +58,7 @@ void account_done(struct call *c)
     metrics_add(m, M_REQUEST_COUNT, NULL, 1);
     metrics_add(m, M_REQUEST_SUCCESS, NULL, 1);
     for (uint32_t i = 0; i < c->n_gen; i++)
-        observe(m, &c->gen[i].r, c->gen[i].answer.generated_tokens);
+        observe(m, &c->gen[i].r, c->gen[i].answer.generated_tokens, c->gen[i].answer.finish);
 }
 
 void account_texts(struct call *c)
@@ -64,8 +72,12 @@ void account_texts(struct call *c)
                     (double)since(c->received_ns, j->queued_ns) * 1e-9);
     metrics_observe(m, M_QUEUE_DURATION, NULL, (double)since(j->queued_ns, j->begun_ns) * 1e-9);
     metrics_observe(m, M_INFERENCE_DURATION, NULL, (double)since(j->begun_ns, j->ended_ns) * 1e-9);
-    for (uint32_t i = 0; i < j->n; i++)
+    metrics_add(m, M_FINISHED, "stop", j->n);
+    for (uint32_t i = 0; i < j->n; i++) {
         metrics_observe(m, M_INPUT_LENGTH, NULL, j->texts[i].n);
+        metrics_add(m, M_PROMPT_TOKENS, NULL, j->texts[i].n);
+        metrics_add(m, M_PROMPT_SOURCES, "local_compute", j->texts[i].n);
+    }
 }
 
 static const char *label(enum err_kind k)
@@ -95,15 +107,24 @@ static void failed(struct metrics *m, const char *why)
     metrics_add(m, M_REQUEST_FAILURE, why, 1);
 }
 
+/* Is it an internal error, and no fault of the request? */
+static bool is_ours(const struct err *e)
+{
+    return err_status(e->kind) >= 500 || e->kind == ERR_GENERATION;
+}
+
 void account_failed(struct call *c, const struct err *e)
 {
     failed(c->edge->metrics, label(e->kind));
+    if (is_ours(e))
+        metrics_add(c->edge->metrics, M_FINISHED, "error", c->n_gen);
 }
 
 void account_dropped(struct call *c)
 {
     if (c->busy || c->n_gen) /* the answer was computed but not fully sent */
         failed(c->edge->metrics, "dropped");
+    metrics_add(c->edge->metrics, M_FINISHED, "abort", c->n_gen);
 }
 
 /* ---------------------------------------------------------------- lines */
@@ -146,6 +167,7 @@ void account_line(const struct call *c)
     if (c->n_gen == 1)
         set_seed(&a.work, &c->gen[0].r, seed);
     access_log(&a);
+    traffic_note(c->edge->traffic, c->route, a.status, a.total);
 }
 
 void account_aside(const struct edge *g, const struct exchange *x)
@@ -163,6 +185,7 @@ void account_aside(const struct edge *g, const struct exchange *x)
                        .error = exchange_refusal(x),
                        .total = since(exchange_begun_ns(x), clock_ns())};
     access_log(&a);
+    traffic_note(g->traffic, exchange_route(x), a.status, a.total);
 }
 
 static struct access stream_access(const struct edge *g, const struct account_stream *s,
@@ -184,7 +207,7 @@ void account_generation(const struct edge *g, const struct account_stream *s,
     char seed[24];
     metrics_add(g->metrics, M_REQUEST_COUNT, NULL, 1);
     metrics_add(g->metrics, M_REQUEST_SUCCESS, NULL, 1);
-    observe(g->metrics, s->r, s->generated);
+    observe(g->metrics, s->r, s->generated, finish);
     access_add(&a.work, s->r, s->generated, &finish);
     set_seed(&a.work, s->r, seed);
     access_log(&a);
@@ -195,9 +218,11 @@ void account_refused(const struct edge *g, const struct account_stream *s, const
     struct access a = stream_access(g, s, ACCESS_FAILED);
     failed(g->metrics, label(e->kind));
     a.error = e->msg;
-    a.ours = err_status(e->kind) >= 500 || e->kind == ERR_GENERATION;
+    a.ours = is_ours(e);
     if (s->r)
         access_add(&a.work, s->r, s->generated, NULL);
+    if (s->r && a.ours)
+        metrics_add(g->metrics, M_FINISHED, "error", 1);
     access_log(&a);
 }
 
@@ -205,6 +230,7 @@ void account_left(const struct edge *g, const struct account_stream *s)
 {
     struct access a = stream_access(g, s, ACCESS_DROPPED);
     failed(g->metrics, "dropped");
+    metrics_add(g->metrics, M_FINISHED, "abort", 1);
     access_add(&a.work, s->r, s->generated, NULL);
     access_log(&a);
 }

@@ -34,7 +34,8 @@ struct edge {
     struct models *models; /* NULL: only one model */
     const struct router_config *config;
     struct metrics *metrics;
-    struct tracer *tracer; /* NULL: no tracing */
+    struct traffic *traffic; /* router/http/traffic.h; of all models */
+    struct tracer *tracer;   /* NULL: no tracing */
     const struct tokenizer *tokenizer;
     const struct chat *chat;
     struct sampling_defaults defaults;

@@ -169,6 +169,7 @@ static void build_edge(struct models *m, struct model *q)
     g->home = m->home;
     g->config = home->config;
     g->metrics = home->metrics;
+    g->traffic = home->traffic;
     g->tracer = home->tracer;
     g->workers = home->workers;
     g->http = home->http;

@@ -34,6 +34,9 @@ void sched_publish(struct scheduler *s)
     atomic_store_explicit(&t->healthy, !s->suspect && !s->lost && s->link_state == LINK_CONNECTED,
                           memory_order_relaxed);
     sched_gauge(s, M_QUEUE_SIZE, NULL, n_waiting);
+    assert(s->policy.fair.n_waiting <= n_waiting);
+    sched_gauge(s, M_QUEUE_REASONS, "capacity", s->policy.fair.n_waiting);
+    sched_gauge(s, M_QUEUE_REASONS, "deferred", n_waiting - s->policy.fair.n_waiting);
     sched_gauge(s, M_QUEUE_KEYS, NULL, fair_present(&s->policy.fair));
     sched_gauge(s, M_BATCH_CURRENT_SIZE, NULL, s->n_running + s->n_joining);
     sched_gauge(s, M_BATCH_CURRENT_MAX_TOKENS, NULL, (double)kv.used * s->peer.block_size);

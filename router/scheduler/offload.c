@@ -415,6 +415,7 @@ static void loaded(struct scheduler *s, bool ok)
     struct seq *q = o->head;
     const uint32_t was = o->from;
     sched_count(s, M_OFFLOAD_LOADED, NULL, ok ? (double)o->table.len - was : 0);
+    q->n_loaded += ok ? (o->table.len - was) * s->peer.block_size : 0;
     kv_imported(s->kv, &o->table, &q->waiter.key, ok);
     o->state = OFFLOAD_IDLE;
     const bool goes_on = ok && o->more && !q->gone && kv_resident(s->kv, &q->waiter.key) > was;

@@ -54,6 +54,8 @@ struct seq {
     uint32_t n_lost;          /* number of shard losses while it ran */
     uint32_t n_exported;      /* if `exports`: leading blocks offered for storing so far */
     bool exports;             /* its prompt's blocks are stored for another service */
+    uint32_t n_loaded;        /* tokens whose KV came from a lower tier or another service */
+    int64_t token_ns;         /* time of its newest token; 0: none */
     uint32_t *slots, n_slots; /* in the swap region, for the blocks from waiter.swap_from on */
     struct kv_medium *media;  /* [n_media] images of the prompt; NULL: none */
     uint32_t n_media;

@@ -25,7 +25,45 @@ static void note_tokens(struct scheduler *s, struct seq *q, const Generate__V3__
         q->state = SEQ_LEAVING;
     if (s->drafts)
         s->drafts->on_tokens(s->drafts->self, q);
-    sched_observe(s, M_SKIPPED_TOKENS, NULL, (double)(g->tokens->n_ids - 1));
+}
+
+static void count_prompt(struct scheduler *s, const struct seq *q)
+{
+    const uint32_t n = q->req->n_input, cached = q->req->n_cached < n ? q->req->n_cached : n;
+    const uint32_t loaded = q->n_loaded < cached ? q->n_loaded : cached;
+    sched_count(s, M_PROMPT_TOKENS, NULL, n);
+    sched_count(s, M_PROMPT_SOURCES, "local_compute", n - cached);
+    sched_count(s, M_PROMPT_SOURCES, "local_cache_hit", cached - loaded);
+    sched_count(s, M_PROMPT_SOURCES, "external_kv_transfer", loaded);
+}
+
+/* `accepted` of `drafted` tokens; a sibling of the first draft may be accepted in its place. */
+static void count_drafts(struct scheduler *s, uint32_t drafted, uint32_t accepted)
+{
+    static const char *const position[] = {"0", "1", "2",  "3",  "4",  "5",  "6",  "7",
+                                           "8", "9", "10", "11", "12", "13", "14", "15"};
+    const uint32_t most = sizeof(position) / sizeof(position[0]);
+    sched_count(s, M_SPEC_DRAFTS, NULL, 1);
+    sched_count(s, M_SPEC_TOKENS, NULL, drafted);
+    sched_count(s, M_SPEC_ACCEPTED, NULL, accepted);
+    for (uint32_t i = 0; i < accepted && i < most; i++)
+        sched_count(s, M_SPEC_POSITIONS, position[i], 1);
+}
+
+/* Rates of tokens follow the steps: a long answer is not counted at its end alone. */
+static void count_tokens(struct scheduler *s, struct seq *q, const Generate__V3__Generation *g,
+                         int64_t now)
+{
+    const uint32_t n = (uint32_t)g->tokens->n_ids;
+    if (!q->req->times.first) /* of a resumed request it is set */
+        count_prompt(s, q);
+    if (q->token_ns)
+        sched_observe(s, M_INTER_TOKEN, NULL, (double)(now - q->token_ns) * 1e-9);
+    q->token_ns = now;
+    sched_count(s, M_NEW_TOKENS, NULL, n);
+    sched_observe(s, M_SKIPPED_TOKENS, NULL, (double)(n - 1));
+    if (g->drafted)
+        count_drafts(s, g->drafted, n - 1);
 }
 
 static void fail_one(struct scheduler *s, struct seq *q, const char *why, int64_t now)
@@ -71,6 +109,7 @@ static struct seq *note_generation(struct scheduler *s, const Generate__V3__Gene
     if (!q->req) /* cancelled during the step */
         return NULL;
     note_tokens(s, q, g);
+    count_tokens(s, q, g, now);
     return q;
 }
 
@@ -93,12 +132,15 @@ void step_note(struct scheduler *s, struct step *st, uint32_t into)
 {
     int64_t now = clock_ns();
     assert(into < sizeof(s->batch) / sizeof(s->batch[0]));
+    uint32_t n_new = 0;
     st->owner = RPC_NEW(&s->in, struct seq *, st->r.n_gens + 1);
     for (size_t i = 0; i < st->r.n_gens; i++) {
         struct seq *q = note_generation(s, st->r.gens[i], st->owner ? NULL : "out of memory", now);
+        n_new += q ? (uint32_t)st->r.gens[i]->tokens->n_ids : 0;
         if (st->owner)
             st->owner[i] = q;
     }
+    sched_observe(s, M_BATCH_TOKENS, NULL, s->n_prompt_tokens + n_new);
     if (!st->r.batch) {
         note_no_batch(s, into, now);
         return;

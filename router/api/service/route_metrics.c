@@ -1,7 +1,22 @@
 #include "common/log/log.h"
 #include "router/api/service/fleet_metrics.h"
+#include "router/api/service/process_metrics.h"
 #include "router/call/call.h"
+#include "router/http/traffic.h"
 #include "router/metrics.h"
+
+/* vLLM's state of an engine that may be put to sleep; this one never is. */
+static void print_awake(const struct edge *g, struct buf *out)
+{
+    static const char name[] = "vllm:engine_sleep_state";
+    static const char *const states[] = {"awake", "weights_offloaded", "discard_all"};
+    buf_fmt(out, "# HELP %s 1: the engine is in this state.\n# TYPE %s gauge\n", name, name);
+    for (int i = 0; i < 3; i++) {
+        buf_fmt(out, "%s{sleep_state=\"%s\",model_name=\"", name, states[i]);
+        metrics_escape(out, g->model_id);
+        buf_fmt(out, "\",engine=\"0\"} %d\n", i == 0);
+    }
+}
 
 /* The KV cache configuration: vLLM's info series, whose value is constant. */
 static void print_cache_config(const struct edge *g, uint32_t blocks, struct buf *out)
@@ -30,7 +45,10 @@ static void reply(struct call *c)
     router_metrics_print_aliases(home->metrics, home->model_id, &c->out);
     if (st.blocks_total)
         print_cache_config(home, st.blocks_total, &c->out);
+    traffic_print(home->traffic, &c->out);
+    print_process(home->started_unix, &c->out);
     if (f) {
+        print_awake(home, &c->out);
         print_adapters(f, &c->out);
         print_replicas(f, &c->out);
     }
