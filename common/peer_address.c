@@ -25,6 +25,31 @@ bool peer_host_ok(const char *host)
     return n > 0 && n <= PEER_HOST_MOST && strspn(host, allowed) == n && !is_scheme(host);
 }
 
+bool peer_host_of(const char *hosts, uint32_t rank, uint32_t ranks, char out[PEER_HOST_MOST + 1])
+{
+    char host[PEER_HOST_MOST + 1];
+    uint32_t n = 1, i = 0;
+    for (const char *p = hosts; (p = strchr(p, ',')); p++)
+        n++;
+    if (strlen(hosts) > PEER_HOSTS_MOST || ranks % n)
+        return false;
+    const uint32_t wanted = ranks ? rank / (ranks / n) : n;
+    for (const char *p = hosts;; p++, i++) {
+        const size_t len = strcspn(p, ",");
+        if (len > PEER_HOST_MOST)
+            return false;
+        memcpy(host, p, len);
+        host[len] = '\0';
+        if (!peer_host_ok(host))
+            return false;
+        if (i == wanted)
+            memcpy(out, host, len + 1);
+        p += len;
+        if (!*p)
+            return true;
+    }
+}
+
 int peer_address_parse(const char *text, uint32_t ranks, struct peer_address *out, struct err *e)
 {
     const char *colon = strrchr(text, ':');

@@ -15,6 +15,7 @@ import time
 
 import pytest
 from serving import BIN, DEMO, Process, Service, data, scratch, seed_for, wait_for
+from test_nodes import master_port
 
 WORDS = "the a one little big red old dog cat girl boy ball tree house sun day park saw ran found had was and then went to in with".split()
 ROOM = ["--max-total-tokens", 4000]
@@ -419,11 +420,54 @@ def test_certificates_are_asked_for(tmp_path):
                 assert (reads(second, "found") > 0) == found
 
 
+@contextlib.contextmanager
+def on_two_machines(model, num_shard, port, ports_of=(0, 0)):
+    """A service of two launchers, at 127.0.0.1 and 127.0.0.2."""
+    meet = ["--model-id", model, "--num-shard", num_shard, "--nnodes", 2, "--master-addr", "127.0.0.1", "--master-port", master_port(),
+            "--device", "cpu", "--threads", 1, "--rendezvous-timeout", 60, *ROOM]
+    folder = scratch()
+    other = Process([BIN / "launcher", *meet, "--node-rank", 1, "--shard-uds-path", f"{folder}/shard",
+                     "--kv-transfer-address", f"127.0.0.2:{port + ports_of[1]}"], folder=folder)
+    try:
+        with Service(model, num_shard, ["--node-rank", 0, *meet[4:], "--kv-transfer-address", f"127.0.0.1:{port}"], ready=ports_of[1] == 0) as s:
+            yield s
+    finally:
+        if other.alive():
+            other.stop(signal.SIGKILL)
+
+
+def test_services_on_two_machines_each():
+    """Each rank reads from the machine of the same rank; a service of one machine has other parts of the model in each rank."""
+    model, text = data("arch/llama"), prompt("two machines")
+    with service("arch/llama", 4) as alone:
+        want = said(complete(alone, text))
+    first_port, second_port = ports(4), ports(4)
+    with on_two_machines(model, 4, first_port) as first, on_two_machines(model, 4, second_port) as second:
+        p = prefill(first, text)
+        assert p["remote_host"] == "127.0.0.1,127.0.0.2" and p["remote_port"] == first_port and p["tp_size"] == 4
+        assert said(complete(second, text, kv_transfer_params=p)) == want
+        assert reads(second, "found") == 1 and second.metric("tgi_kv_transfer_bytes") > 0
+        for hosts, outcome in (("127.0.0.1", "unreachable"), ("127.0.0.2,127.0.0.1", "unreachable"), ("127.0.0.1,127.0.0.2,127.0.0.1", "refused")):
+            before, text = reads(second, outcome), prompt(hosts)
+            p = {**prefill(first, text), "remote_host": hosts}
+            assert said(complete(second, text, kv_transfer_params=p)) == said(complete(first, text))
+            assert reads(second, outcome) == before + 1, second.get("/metrics").text
+            time.sleep(2.1)  # an unreachable peer is not used for so long
+        for hosts in ("127.0.0.1,", ",127.0.0.1", "127.0.0.1,/tmp/x", "a,unix", "a," * 600 + "a"):
+            r = second.post("/v1/completions", body(text, kv_transfer_params={**p, "remote_host": hosts}))
+            assert r.status_code == 400 and "remote_host" in r.text, hosts
+
+
+def test_two_machines_with_two_ports():
+    with pytest.raises(AssertionError, match="on one machine and"):  # the launcher's exit code is not 0
+        with on_two_machines(data("arch/llama"), 2, ports(4), (0, 1)) as s:
+            wait_for(lambda: not s.alive())
+
+
 @pytest.mark.parametrize("args,words", [
     (["--kv-transfer-address", "10.1.2.3:5600"], "--cluster-secret-file"),
     (["--kv-transfer-address", "127.0.0.1"], "expected host:port"),
     (["--kv-transfer-address", "127.0.0.1:65535", "--num-shard", 2], "2 ports are needed from 65535 on"),
-    (["--kv-transfer-address", "127.0.0.1:5600", "--nnodes", 2, "--num-shard", 2], "`nnodes`"),
     (["--kv-transfer-address", "127.0.0.1:5600", "--replicas", 2], "replicas are services of their own"),
 ])
 def test_flags_that_cannot_be(args, words):

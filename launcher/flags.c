@@ -297,9 +297,6 @@ static int check_transfer(const struct config *c, struct err *e)
     if (peer_address_parse(c->kv_transfer_address, c->num_shard, &a, e) ||
         cluster_allows(cluster_kind_of(&c->cluster), c->kv_transfer_address, e))
         return err_wrap(e, "Invalid argument: `kv_transfer_address`");
-    if (c->nnodes > 1)
-        return invalid(e, "`kv_transfer_address` and one model over several machines (`nnodes`) "
-                          "do not go together yet");
     if (c->replicas != 1 || c->replica_address.n || given(c->replica_discovery))
         return invalid(e, "`kv_transfer_address` is one group's: replicas are services of their "
                           "own there");

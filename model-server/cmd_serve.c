@@ -227,6 +227,7 @@ static int listen_at(struct serving *v, const struct serve_config *c, char local
                                 .runtime_adapters = c->runtime_adapters,
                                 .tier = s->below.tier,
                                 .peers = s->below.peers,
+                                .transfer_address = c->below.address,
                                 .weights = s->model,
                                 .kv_identity = &s->below.identity,
                                 .tok = s->tok,

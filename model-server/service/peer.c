@@ -2,6 +2,7 @@
 #include "model-server/offload/peer.h"
 #include "common/clock.h"
 #include "common/log/log.h"
+#include "common/peer_address.h"
 #include "model-server/offload/tier.h"
 #include "model-server/service/impl.h"
 #include <stdio.h>
@@ -51,17 +52,16 @@ bool fetch_from_peer(struct service *s, const Generate__V3__KvPeer *peer,
                      const uint8_t *const *keys, uint32_t from, Generate__V3__KvFetchResponse *r)
 {
     const uint32_t port = peer->port + s->o.rank;
-    char address[300];
+    char address[300], host[PEER_HOST_MOST + 1];
     struct err why = ERR_INIT;
     struct peer_taker t = {.tier = s->o.tier, .keys = keys + from};
     if (!s->o.peers || peer->n <= from)
         return false;
-    const bool v6 = strchr(peer->host, ':') != NULL;
-    const int len =
-        snprintf(address, sizeof(address), v6 ? "tcp://[%s]:%u" : "tcp://%s:%u", peer->host, port);
     r->peer_outcome = GENERATE__V3__KV_PEER_OUTCOME__KV_PEER_REFUSED;
-    if (len >= (int)sizeof(address) || port > UINT16_MAX)
+    if (port > UINT16_MAX || !peer_host_of(peer->host, s->o.rank, s->o.world, host))
         return false;
+    snprintf(address, sizeof(address), strchr(host, ':') ? "tcp://[%s]:%u" : "tcp://%s:%u", host,
+             port);
     const int64_t began = clock_ns();
     const struct kv_peer_read q = {.address = address,
                                    .layout = kv_tier_laid_out(s->o.tier),

@@ -17,7 +17,9 @@ struct service_options {
     uint32_t runtime_adapters; /* so many may come and go */
     struct kv_tier *tier;      /* KV tiers for offloaded blocks; NULL: no offloading */
     struct kv_peers *peers;    /* other services' ranks; NULL: no blocks are exchanged */
-    struct model *weights;     /* the model, whose caches are copied */
+    /* where they read this rank's, without the rank's number: "host:port"; NULL: nowhere */
+    const char *transfer_address;
+    struct model *weights;                    /* the model, whose caches are copied */
     const struct model_identity *kv_identity; /* see common/model_identity.h */
     const struct tokenizer *tok;
     /* Address of each rank for rank 0's machine: [world], owned by the caller. */

@@ -279,6 +279,7 @@ const ProtobufCMessage *rpc_warmup(void *ctx, const ProtobufCMessage *in, struct
     r->max_total_tokens = w.max_total_tokens;
     r->offloads = s->offloads;
     r->transfers = s->offloads && s->o.peers;
+    r->transfer_address = (char *)(uintptr_t)(s->o.transfer_address ? s->o.transfer_address : "");
     r->swap_slots = w.swap_slots;
     r->adapter_pages = w.adapter_pages;
     r->state_cells = w.state_cells;

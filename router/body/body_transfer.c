@@ -46,7 +46,7 @@ static uint32_t blocks(struct body *b, struct object o)
 static void read_remote(struct body *b, struct object o, struct kv_transfer *t)
 {
     t->host = body_str(b, o, "remote_host", true);
-    if (!b->failed && t->host && !peer_host_ok(t->host))
+    if (!b->failed && t->host && !peer_host_of(t->host, 0, 0, NULL))
         body_fail(b, o, "remote_host", "`kv_transfer_params.remote_host` is no host");
     t->port = number(b, o, "remote_port", 1, UINT16_MAX, true);
     t->n_blocks = blocks(b, o);

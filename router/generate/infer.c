@@ -410,6 +410,7 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
                                .has_encoder = m->has_encoder,
                                .decoder_start = m->decoder_start,
                                .transfers = m->transfers,
+                               .transfer_hosts = m->transfer_hosts,
                                .has_windows = m->window_blocks > 0,
                                .sampling_fields = m->sampling_fields};
     memcpy(l->dtype, m->dtype, sizeof(l->dtype));

@@ -8,6 +8,7 @@
 #include "common/buf.h"
 #include "common/err.h"
 #include "common/metrics.h"
+#include "common/peer_address.h"
 #include "common/sentence.h"
 #include "router/request/request.h"
 #include "router/scheduler/changes.h"
@@ -62,7 +63,8 @@ struct infer_limits { /* the result of warm-up */
     /* an encoder reads the prompt, and the decoder begins with that token */
     bool has_encoder;
     uint32_t decoder_start;
-    bool transfers;           /* the shards exchange KV blocks with other services */
+    bool transfers; /* the shards exchange KV blocks with other services, at: */
+    struct peer_hosts transfer_hosts;
     bool has_windows;         /* sliding-window layers have a separate cache */
     uint64_t sampling_fields; /* bits of param_bit() */
     char dtype[32], device[32], quantize[32], activations[16], matrices[256];

@@ -280,8 +280,9 @@ static int fill_batch(Generate__V3__Batch *b, const struct shard_model *m, struc
 struct warmed {
     bool has_supported;
     uint32_t supported, input, total;
-    bool offloads;          /* true if all ranks do */
-    bool transfers;         /* true if all ranks do */
+    bool offloads;  /* true if all ranks do */
+    bool transfers; /* true if all ranks do */
+    struct peer_hosts transfer_hosts;
     uint32_t swap_slots;    /* minimum over the ranks */
     uint64_t swap_block_ns; /* maximum over the ranks */
     uint32_t adapter_pages; /* minimum */
@@ -289,6 +290,28 @@ struct warmed {
     uint32_t window_blocks; /* minimum */
     uint32_t window_tokens;
 };
+
+/* Adds a rank's machine, unless it is that of the rank before. */
+static int add_machine(struct peer_hosts *at, const char *address, uint32_t ranks, struct err *e)
+{
+    struct peer_address a;
+    const char *comma = strrchr(at->hosts, ',');
+    const char *last = comma ? comma + 1 : at->hosts;
+    const size_t n = strlen(at->hosts);
+    if (peer_address_parse(address, ranks, &a, e))
+        return err_wrap(e, "a shard's --kv-transfer-address");
+    if (n && a.port != at->port)
+        return err_set(e, ERR_SYSTEM,
+                       "--kv-transfer-address has port %u on one machine and %u on another",
+                       at->port, a.port);
+    at->port = a.port;
+    if (n && strcmp(last, a.host) == 0)
+        return 0;
+    if (n + 1 + strlen(a.host) >= sizeof(at->hosts))
+        return err_set(e, ERR_SYSTEM, "--kv-transfer-address: the machines' names are too long");
+    snprintf(at->hosts + n, sizeof(at->hosts) - n, n ? ",%s" : "%s", a.host);
+    return 0;
+}
 
 static bool smaller(const struct warmed *a, const struct warmed *b)
 {
@@ -340,6 +363,11 @@ static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem
         w.window_tokens = r->window_tokens;
         w.offloads = (i == 0 || out->offloads) && r->offloads;
         w.transfers = (i == 0 || out->transfers) && r->transfers;
+        if (i > 0)
+            w.transfer_hosts = out->transfer_hosts;
+        if (r->transfers && *r->transfer_address &&
+            add_machine(&w.transfer_hosts, r->transfer_address, f->n, e))
+            return -1;
         w.swap_slots = i ? min_u32(out->swap_slots, r->swap_slots) : r->swap_slots;
         w.swap_block_ns =
             i && out->swap_block_ns > r->swap_block_ns ? out->swap_block_ns : r->swap_block_ns;
@@ -348,6 +376,7 @@ static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem
             out->swap_slots = w.swap_slots;
             out->offloads = w.offloads;
             out->transfers = w.transfers;
+            out->transfer_hosts = w.transfer_hosts;
             out->state_cells = w.state_cells;
             out->window_blocks = w.window_blocks;
             out->swap_block_ns = w.swap_block_ns;
@@ -385,6 +414,7 @@ static int settle(struct shard_model *m, const struct warmed *w, struct err *e)
     m->swap_slots = m->state_cells_per_request ? 0 : w->swap_slots;
     m->offloads = w->offloads && m->takes_edits && m->prefix_caching && m->version == 3;
     m->transfers = w->transfers && m->offloads;
+    m->transfer_hosts = w->transfer_hosts;
     m->state_cells = w->state_cells;
     if (m->state_cells < m->state_cells_per_request)
         return err_set(e, ERR_SYSTEM, "the shards hold the recurrent state of no request");

@@ -3,6 +3,7 @@
  * Blocks, as shards_connect(). Called once per connection, before the shards are used. */
 #ifndef ROUTER_SHARDS_START_H
 #define ROUTER_SHARDS_START_H
+#include "common/peer_address.h"
 #include "common/sentence.h"
 #include "router/shards/served_adapters.h"
 #include "router/shards/shards.h"
@@ -34,7 +35,8 @@ struct shard_model {
     uint32_t max_batch_size; /* 0: unlimited; input only */
     /* KV blocks can be stored in lower cache tiers */
     bool offloads;
-    bool transfers; /* and exchanged with other services' shards */
+    bool transfers; /* and exchanged with other services' shards, at: */
+    struct peer_hosts transfer_hosts;
     /* capacity of every shard's swap region in blocks */
     uint32_t swap_slots;
     uint64_t swap_block_ns;                        /* ns to move one block there */

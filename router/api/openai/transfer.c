@@ -1,6 +1,5 @@
 /* kv_transfer_params: disaggregated prefill and decode (docs/decisions/kv-transfer.md). */
 #include "common/json/json.h"
-#include "common/peer_address.h"
 #include "router/api/openai/openai.h"
 #include <string.h>
 
@@ -38,11 +37,9 @@ void openai_transfer(struct buf *out, const struct call *c)
 {
     const struct openai *o = c->state;
     const struct infer_limits *l = edge_limits(c->edge);
-    struct peer_address a;
-    struct err e = ERR_INIT;
+    const struct peer_hosts *at = &l->transfer_hosts;
     uint32_t n = 0;
-    if (!o->transfer || !o->transfer->exports || !l->transfers || l->block_size == 0 ||
-        peer_address_parse(c->edge->config->kv_transfer_address, l->n_shards, &a, &e))
+    if (!o->transfer || !o->transfer->exports || !l->transfers || l->block_size == 0)
         return;
     for (uint32_t i = 0; i < c->n_gen; i++) {
         const uint32_t blocks = has_blocks(&c->gen[i]) ? c->gen[i].r.n_ids / l->block_size : 0;
@@ -57,6 +54,6 @@ void openai_transfer(struct buf *out, const struct call *c)
     buf_str(out, ",\"remote_block_ids\":[");
     numbers(out, n);
     buf_str(out, "],\"remote_host\":");
-    buf_json_str(out, a.host, strlen(a.host));
-    buf_fmt(out, ",\"remote_port\":%u,\"tp_size\":%u}", a.port, l->n_shards);
+    buf_json_str(out, at->hosts, strlen(at->hosts));
+    buf_fmt(out, ",\"remote_port\":%u,\"tp_size\":%u}", at->port, l->n_shards);
 }
