@@ -44,6 +44,7 @@ static bool is_copy(const char *name)
 
 struct digests {
     gnutls_hash_hd_t content, times;
+    bool names_only; /* of the files, without what is in them */
 };
 
 static void add_content(gnutls_hash_hd_t h, const char *p, size_t size)
@@ -60,15 +61,16 @@ static int add_file(struct digests *d, const char *path, const char *name, struc
 {
     struct stat st;
     char text[400];
-    size_t size;
+    const char *p = NULL;
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0)
         return 0;
-    const char *p = file_map(path, &size, e);
-    if (!p)
+    size_t size = (size_t)st.st_size;
+    if (!d->names_only && !(p = file_map(path, &size, e)))
         return -1;
     int n = snprintf(text, sizeof(text), "\n%s %zu ", name, size);
     gnutls_hash(d->content, text, (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1);
-    add_content(d->content, p, size);
+    if (p)
+        add_content(d->content, p, size);
     n = snprintf(text, sizeof(text), "%lld.%09ld ", (long long)st.st_mtim.tv_sec,
                  st.st_mtim.tv_nsec);
     gnutls_hash(d->times, text, (size_t)n);
@@ -138,9 +140,9 @@ static int add_gguf(struct digests *d, const char *path, struct err *e)
     return rc;
 }
 
-int model_identity(const char *model, struct model_identity *out, struct err *e)
+static int identify(const char *model, bool names_only, struct model_identity *out, struct err *e)
 {
-    struct digests d;
+    struct digests d = {.names_only = names_only};
     struct stat st;
     if (gnutls_hash_init(&d.content, GNUTLS_DIG_SHA256) < 0)
         return err_nomem(e);
@@ -156,6 +158,26 @@ int model_identity(const char *model, struct model_identity *out, struct err *e)
     gnutls_hash_deinit(d.content, out->content);
     gnutls_hash_deinit(d.times, out->times);
     return rc;
+}
+
+int model_identity(const char *model, struct model_identity *out, struct err *e)
+{
+    return identify(model, false, out, e);
+}
+
+int model_stamp(const char *model, struct model_identity *out, struct err *e)
+{
+    return identify(model, true, out, e);
+}
+
+int model_stamp_check(const char *model, const struct model_identity *before, struct err *e)
+{
+    struct model_identity now;
+    if (model_stamp(model, &now, e))
+        return -1;
+    return memcmp(&now, before, sizeof(now)) == 0
+               ? 0
+               : err_set(e, ERR_SYSTEM, "%s: its files were changed while they were read", model);
 }
 
 int model_identity_with(const struct model_identity *files, const char *words,

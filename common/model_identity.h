@@ -17,6 +17,11 @@ struct model_identity {
  * every two megabytes after that. Beside model*.safetensors the same weights in other formats do
  * not count; nor does what a trainer stores. Reads about a thousandth of a large model. */
 int model_identity(const char *model, struct model_identity *out, struct err *e);
+/* The same of names, lengths and modification times alone: it reads no file. */
+int model_stamp(const char *model, struct model_identity *out, struct err *e);
+/* -1: the stamp is not `before` any more. So what was read meanwhile may be of two models, and an
+ * identity that was taken meanwhile may be of the other one. */
+int model_stamp_check(const char *model, const struct model_identity *before, struct err *e);
 /* The identity of data that depends on these files and on `words`. */
 int model_identity_with(const struct model_identity *files, const char *words,
                         struct model_identity *out, struct err *e);

@@ -273,9 +273,36 @@ static int check_memory(const struct shard *s, const struct serve_config *c, str
     return *p.why ? err_set(e, ERR_VALIDATION, "%s", p.why) : 0;
 }
 
+/* The folders that a load reads. Files that are replaced meanwhile would be mixed, and the identity
+ * would be of the new ones: so other ranks with other files would not be told apart. */
+struct reading {
+    const char *dir[2]; /* the model's, that of the draft heads; NULL: no such one */
+    bool known[2];
+    struct model_identity before[2];
+};
+
+static void begin_reading(struct reading *r, const struct shard *s, const struct serve_config *c)
+{
+    *r = (struct reading){
+        .dir = {s->dir, c->draft_heads && *c->draft_heads ? c->draft_heads : NULL}};
+    for (int i = 0; i < 2; i++) {
+        struct err unknown = ERR_INIT; /* the load reports what cannot be read */
+        r->known[i] = r->dir[i] && model_stamp(r->dir[i], &r->before[i], &unknown) == 0;
+    }
+}
+
+static int end_reading(const struct reading *r, struct err *e)
+{
+    for (int i = 0; i < 2; i++)
+        if (r->known[i] && model_stamp_check(r->dir[i], &r->before[i], e))
+            return -1;
+    return 0;
+}
+
 int shard_load(struct shard *s, const struct serve_config *c,
                void (*lost)(void *arg, bool left, const char *why), void *arg, struct err *e)
 {
+    struct reading reading;
     s->rank = c->rank;
     if (c->startup_fd && !(s->startup = startup_board_map((int)c->startup_fd, e)))
         return -1;
@@ -284,6 +311,7 @@ int shard_load(struct shard *s, const struct serve_config *c,
         adapter_list_read(&s->adapters, &c->lora_adapters, c->skip_missing_adapters, e) ||
         !(s->ops = backend_find(c->device, e)) || load_cluster(s, c, e))
         return -1;
+    begin_reading(&reading, s, c);
     phase(s, STARTUP_TOKENIZER);
     if (!(s->tok = tokenizer_load_lazily(s->dir, e)))
         return -1;
@@ -304,7 +332,7 @@ int shard_load(struct shard *s, const struct serve_config *c,
     struct err unknown = ERR_INIT;
     if (!files_of(s, &unknown)) /* most of them are in the page cache now */
         LOG(LOG_WARN, "the checkpoint has no identity", LOGS("error", unknown.msg));
-    return 0;
+    return end_reading(&reading, e);
 }
 
 void shard_close(struct shard *s)

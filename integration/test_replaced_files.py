@@ -1,0 +1,54 @@
+"""Files of a model that are replaced or shortened at a bad moment: no answer mixes the old ones with the new ones."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import time
+
+import pytest
+from deep import deep, other_weights
+from serving import DEMO, SLOW, Service, wait_for
+
+ONCE = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 30, "ignore_eos": True, "details": True}}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Large enough that its load can be stopped half way."""
+    return deep(tmp_path_factory.mktemp("replaced") / "deep", 40)
+
+
+def rank_of(pid):
+    words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return next(int(w[5:]) for w in words if w.startswith(b"RANK="))
+
+
+def stop_while_it_reads(s, rank):
+    """Stops the shard of `rank` as soon as it has mapped the weights; its pid."""
+    end = time.monotonic() + 30 * SLOW
+    while time.monotonic() < end:
+        for pid in s.shards():
+            with contextlib.suppress(OSError, StopIteration):
+                if rank_of(pid) == rank and "model.safetensors" in pathlib.Path(f"/proc/{pid}/maps").read_text():
+                    os.kill(pid, signal.SIGSTOP)
+                    return pid
+    raise AssertionError("never seen to read\n" + s.log)
+
+
+def test_weights_that_are_replaced_while_a_rank_reads_them_are_not_served(model, tmp_path):
+    """One rank has the old file, the other one may have either: both find the new one when they identify what they read."""
+    served = tmp_path / "served"
+    shutil.copytree(model, served)
+    s = Service(served, 2, ready=False, args=["--heartbeat-timeout", 60])
+    try:
+        pid = stop_while_it_reads(s, 1)
+        served.rename(tmp_path / "old")
+        other_weights(model, served)
+        os.kill(pid, signal.SIGCONT)
+        assert s.p.wait(60 * SLOW) == 1
+        assert "its files were changed while they were read" in s.log.splitlines()[-1], s.log
+    finally:
+        s.stop()
