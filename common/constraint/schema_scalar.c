@@ -75,6 +75,15 @@ static term grammar_of(struct schema *s, const cJSON *grammar)
     return t == TERM_NONE ? schema_fail(s, grammar, "%.150s", e.msg) : t;
 }
 
+/* A pattern alone, without assertions, is made of characters in one spelling. */
+static bool only_pattern(const struct schema *s, const struct conj *c, term inside)
+{
+    for (int i = 0; i < c->n; i++)
+        if (json_get(c->at[i], "format"))
+            return false;
+    return !term_checked(s->p, inside);
+}
+
 /* The inside of the quotes of a string. */
 static term schema_inside(struct schema *s, const struct conj *c)
 {
@@ -90,6 +99,9 @@ static term schema_inside(struct schema *s, const struct conj *c)
         return TERM_NONE;
     if (inside == TERM_ALL)
         return term_repeat(s->p, s->free_char, lo, hi);
+    /* an intersection costs a search for each new state: whether both sides can be completed */
+    if (lo <= !term_nullable(s->p, inside) && hi == TERM_UNBOUNDED && only_pattern(s, c, inside))
+        return inside;
     return term_and(s->p, inside, term_repeat(s->p, s->char_once, lo, hi));
 }
 

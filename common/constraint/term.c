@@ -544,3 +544,5 @@ void term_define(struct term_pool *p, term rule, term body)
 }
 
 bool term_nullable(const struct term_pool *p, term t) { return node(p, t)->nullable; }
+
+bool term_checked(const struct term_pool *p, term t) { return node(p, t)->checked; }

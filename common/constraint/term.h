@@ -72,6 +72,8 @@ void term_define(struct term_pool *p, term rule, term body);
 term term_close(struct term_pool *p, term root);
 
 bool term_nullable(const struct term_pool *p, term t); /* may the text end here? */
+/* Contains an intersection or a complement, so that its derivatives may be empty unseen. */
+bool term_checked(const struct term_pool *p, term t);
 /* The derivative by `byte`; TERM_NONE: the byte is not allowed. An intersection or complement that
  * no text satisfies becomes TERM_NONE if a bounded search detects this. */
 term term_after(struct term_pool *p, term t, uint8_t byte);
