@@ -421,3 +421,16 @@ def test_a_format_of_no_known_type(s):
         r = s.post("/v1/chat/completions", {"messages": CHAT, "response_format": unknown})
         assert r.status_code == 400 and "`json_schema`" in r.json()["error"]["message"], r.text
         assert r.json()["error"]["param"] == "response_format"
+
+
+def test_one_that_is_too_complex_while_generating_is_a_refusal(s):
+    """Only the walk from token to token shows it. It would fail again, so it is not the server's error."""
+    schema = {"type": "string", "pattern": "^(?=(.*a.{60}){20}$).{2000,}$"}
+    body = formatted(schema, model="tgi", messages=CHAT, max_tokens=300, temperature=1, seed=1)
+    r = s.post("/v1/chat/completions", body)
+    assert r.status_code == 400 and r.json()["error"]["type"] == "invalid_request_error", r.text
+    assert "the constraint is too complex" in r.json()["error"]["message"]
+    *_, event, last = s.events("/v1/chat/completions", body | {"stream": True})
+    assert event["error"]["http_status_code"] == 400 and last == "[DONE]"
+    r = s.post("/generate", {"inputs": "Ann", "parameters": {"max_new_tokens": 300, "grammar": {"type": "json", "value": schema}}})
+    assert r.status_code == 422 and r.json()["error_type"] == "validation", r.text

@@ -75,9 +75,9 @@ constraint_state constraint_next(struct constraint *c, constraint_state at, cons
 bool constraint_may_end(struct constraint *c, constraint_state at);
 
 /* Fills mask [(vocabulary + 31) / 32]: bit set = the token may come next. End tokens are allowed
- * where the text may end. ERR_GENERATION: no token is allowed (a dead state, or no token of this
- * vocabulary continues the text), or the constraint exceeds its memory or work limits. ERR_SYSTEM:
- * out of memory; also of later masks, until it is compiled anew. */
+ * where the text may end. ERR_VALIDATION: no token of this vocabulary continues the text, or the
+ * constraint exceeds its memory or work limits. ERR_GENERATION: a dead state. ERR_SYSTEM: out of
+ * memory; also of later masks, until it is compiled anew. */
 int constraint_mask(struct constraint *c, constraint_state at, const struct token_set *tokens,
                     uint32_t *mask, struct err *e);
 #endif

@@ -165,7 +165,7 @@ static int over_limits(const struct constraint *c, bool memory, struct err *e)
 {
     if (memory && term_lost(c->pool))
         return err_nomem(e);
-    return err_set(e, ERR_GENERATION, "the constraint %s",
+    return err_set(e, ERR_VALIDATION, "the constraint %s",
                    memory ? "needs too much memory" : "is too complex");
 }
 
@@ -292,5 +292,5 @@ int constraint_mask(struct constraint *c, constraint_state at, const struct toke
     for (size_t i = 0; i < words; i++)
         if (mask[i])
             return 0;
-    return err_set(e, ERR_GENERATION, "no token of the vocabulary satisfies the constraint");
+    return err_set(e, ERR_VALIDATION, "no token of the vocabulary satisfies the constraint");
 }

@@ -92,8 +92,10 @@ static int choose(struct stepper *st, struct gen *g, int thread, struct err *e)
     if (!g->row)
         return 0;
     const uint32_t *mask = mask_for(st, s, thread, e);
-    if (e->kind)
+    if (e->kind) {
+        s->unservable = e->kind == ERR_VALIDATION;
         return -1;
+    }
     if (!s->constraint) /* with a constraint only the constraint decides when the answer ends */
         stop_forbid(&s->stop, s->stop.generated + g->nth, g->row, st->vocab);
     bad_words_forbid(&s->bad_words, s->ids + s->n_prompt, s->n - s->n_prompt, g->row);

@@ -127,7 +127,7 @@ struct seq {
     bool done;       /* finished; stays in its batch until the router filters it */
     char error[200]; /* not empty: this request failed by itself and leaves its batch */
     bool starved;    /* with an error: this rank had no memory, others may have had it */
-    bool unservable; /* with an error: its media are at fault */
+    bool unservable; /* with an error: its media or its constraint is at fault */
 };
 
 #define NO_CELL UINT32_MAX
