@@ -1,0 +1,153 @@
+"""Commands of README, the quick start and the how-to pages are run as they stand there, in the pages' order: a launcher's command line
+serves the requests after it. ELSEWHERE names the tests of the others; a command that neither has fails.
+
+Models of the examples are files of the repository and of the reference data."""
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+from gguf_made import write
+from serving import BIN, DEMO, ROOT, SLOW, Service, data
+from test_adapters import make_adapter
+from test_sparse_embeddings import folder as sparse
+from test_token_rows import BIAS, LABELS
+from test_token_rows import folder as labelled
+
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", DOCS / "quick-start.md", DOCS / "lmtp.md", DOCS / "tls.md", *sorted((DOCS / "how-to").glob("*.md"))]
+ADDRESS = re.compile(r"\blocalhost:3000\b")
+SERVES = re.compile(r"(?:build/bin/)?launcher --|headrace serve ")
+RUNS = re.compile(r"(?:build/bin/)?(?:router|model-server) (?!serve)|echo .*\| launcher|printf .*\| launcher|openssl rand")
+ELSEWHERE = {
+    r"make |apt-get ": "test_docs.test_commands_exist; docker/Dockerfile and make deps install the packages",
+    r"systemctl |journalctl ": "test_package",
+    r"podman |docker run .*headrace": "test_image",
+    r"helm ": "test_chart",
+    r"pip install 'ray|PYTHONPATH=docker/ray": "test_manifests",
+    r"export |gemini |claude$|aider |OPENAI_API_BASE_URL=": "test_agents_page",
+    r"model-server serve M --uds-path tcp:": "test_nodes",
+    r"model-server quantize ": "test_quantize_command",
+    r".*--mmproj ": "test_mmproj",
+    r".*--device cuda": "test_gpu_stand_in",
+    r"docker run .*text-generation-inference|vllm serve": "programs of others",
+    r"client |[│└]|launcher: ": "a drawing",
+    r"GENERATE ": "test_lmtp",
+}
+
+
+def commands(page):
+    """Of blocks without a language: lines with what continues them, and documents behind <<END."""
+    for language, body in re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.S | re.M):
+        for line in [] if language not in ("", "sh", "bash") else re.findall(r"[^\n]*<<END\n.*?^END$|(?:[^\n]*\\\n)*[^\n]+", body, re.S | re.M):
+            yield re.sub(r"^\$ ", "", line.strip())
+
+
+def elsewhere(command):
+    return [pattern for pattern in ELSEWHERE if re.match(pattern, command)]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder to run in: what an installation has in its PATH, the files that examples name, and what stands for their models."""
+    at = tmp_path_factory.mktemp("page")
+    for name in ("bin", "libexec/headrace", "made"):
+        (at / name).mkdir(parents=True)
+    for program in ("launcher", "router", "model-server"):
+        (at / "libexec/headrace" / program).symlink_to(BIN.resolve() / program)
+        (at / "bin" / program).symlink_to(BIN.resolve() / program)
+    shutil.copy(ROOT / "launcher/front/front.sh", at / "bin/headrace")
+    (at / "models").symlink_to(ROOT / "models")
+    (at / "build").symlink_to(at)  # build/bin
+    shutil.copy(data("vision/images") / "exif3_60x44.png", at / "cat.jpg")
+    key = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=localhost"]
+    subprocess.run([*key, "-keyout", "key.pem", "-out", "chain.pem"], cwd=at, check=True, capture_output=True)
+    return at
+
+
+@pytest.fixture(scope="module")
+def stands_for(place):
+    """Models of examples and what is served in their place."""
+    sparse(place / "made/sparse")
+    write(DEMO, place / "made/model.gguf", "Q8_0")
+    labels = {"classifier.weight": LABELS, "classifier.bias": BIAS}
+    return {
+        "BAAI/bge-small-en-v1.5": data("embed/bert_mean"),
+        "BAAI/bge-reranker-base": data("embed/xlm_roberta_rerank"),
+        "naver/splade-cocondenser-ensembledistil": place / "made/sparse",
+        "dslim/bert-base-NER": labelled(place / "made/labels", "BertForTokenClassification", labels),
+        "Qwen/Qwen2.5-VL-7B-Instruct": data("vision/qwen2_5_vl"),
+        "/path/to/model-Q4_K_M.gguf": place / "made/model.gguf",
+        "/path/to/a": make_adapter(place / "made/a", 1),
+        "/path/to/b": make_adapter(place / "made/b", 2),
+        **dict.fromkeys(("/path/to/checkpoint", "/path/to/base", "org/name", "M", "…"), DEMO),
+    }
+
+
+def run(place, command):
+    env = {**os.environ, "PATH": f"{place}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=place, env=env, capture_output=True, text=True, timeout=120 * SLOW)
+    assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def replaced(command, stands_for):
+    for name, path in sorted(stands_for.items(), key=lambda pair: -len(pair[0])):
+        command = re.sub(rf"(?<![\w/.-]){re.escape(name)}(?![\w/.-])", str(path.resolve()), command)
+    return command
+
+
+class Reader:
+    """Follows a page: the last command line of a launcher is started when a request comes."""
+
+    def __init__(self, place, open_services):
+        self.place, self.open = place, open_services
+        self.words, self.service = ["launcher", "--model-id", DEMO], None
+
+    def serve(self, command):
+        assert "it fits" in run(self.place, re.split(r"\s#", command)[0] + " --dry-run")
+        self.words, self.service = shlex.split(command, comments=True), None
+
+    def ask(self, command):
+        if not self.service:
+            model, args = self.words[self.words.index("--model-id") + 1], self.words[self.words.index("--model-id") + 2 :]
+            self.open.close()
+            self.service = self.open.enter_context(Service(model, args=args))
+        said = run(self.place, ADDRESS.sub(f"127.0.0.1:{self.service.port}", command.replace("curl ", "curl -sS --fail-with-body ", 1)))
+        assert said.strip() and '"error"' not in said, f"{command}\n{said}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_of_a_page_run(page, place, stands_for):
+    with contextlib.ExitStack() as services:
+        reader = Reader(place, services)
+        for command in commands(page):
+            if elsewhere(command):
+                continue
+            now = replaced(command, stands_for)
+            if SERVES.match(command):
+                reader.serve(now)
+            elif ADDRESS.search(command):
+                reader.ask(now)
+            else:
+                assert RUNS.match(command), f"{page.name}: no test runs this: {command}"
+                run(place, now)
+
+
+def test_programs_of_the_quick_start_run(capsys):
+    (code,) = re.findall(r"^```python\n(.*?)^```$", (DOCS / "quick-start.md").read_text(), re.S | re.M)
+    with Service(DEMO) as s:
+        exec(compile(ADDRESS.sub(f"127.0.0.1:{s.port}", code), "quick-start.md", "exec"), {})
+    assert capsys.readouterr().out.strip()
+
+
+def test_each_exception_is_of_use():
+    found = {pattern for page in PAGES for command in commands(page) for pattern in elsewhere(command)}
+    assert found == set(ELSEWHERE)
+    for where in ELSEWHERE.values():
+        for test in re.findall(r"\btest_\w+", where):
+            assert (ROOT / "integration" / f"{test}.py").is_file() or test == "test_commands_exist", test
