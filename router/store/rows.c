@@ -23,6 +23,7 @@ static const char *const statements[N_STATEMENTS] = {
     [S_SIZE] = "SELECT bytes FROM responses WHERE id = ?1",
     [S_DELETE] = "DELETE FROM responses WHERE id = ?1 AND owner = ?2 AND used > ?3"
                  " RETURNING bytes",
+    [S_CLOCK] = "UPDATE responses SET used = ?1 WHERE used > ?1",
     [S_EXPIRE] = "DELETE FROM responses WHERE used <= ?1",
     [S_OLDEST] = "DELETE FROM responses WHERE rowid ="
                  " (SELECT rowid FROM responses ORDER BY used, rowid LIMIT 1) RETURNING bytes",
@@ -94,10 +95,18 @@ int store_missing(const char *id, struct err *e)
                    store_is_conversation(id) ? "Conversation" : "Response", id);
 }
 
+/* If the clock was set back, what was used before counts as used now. Otherwise it would stay
+ * longer than its time, and each new response would be the first to be deleted. */
+static int follow_clock(struct store *s, struct err *e)
+{
+    sqlite3_bind_int64(s->st[S_CLOCK], 1, now_s());
+    return rows_step(s, S_CLOCK, e);
+}
+
 int rows_make_room(struct store *s, struct err *e)
 {
     sqlite3_bind_int64(s->st[S_EXPIRE], 1, oldest_s(s));
-    if (rows_step(s, S_EXPIRE, e) != 0)
+    if (follow_clock(s, e) != 0 || rows_step(s, S_EXPIRE, e) != 0)
         return -1;
     if (sqlite3_changes(s->db) > 0 && count(s, e) != 0)
         return -1;

@@ -12,6 +12,7 @@ enum statement {
     S_LOSE,
     S_SIZE,
     S_DELETE,
+    S_CLOCK,
     S_EXPIRE,
     S_OLDEST,
     S_BEGIN,
