@@ -31,9 +31,9 @@ sanitized = pytest.mark.skipif("SAN" in os.environ and os.environ["SAN"] != "", 
 
 @sanitized
 def test_the_image_has_at_most_forty_megabytes(tmp_path):
-    """The third: what `make image` packs, in one layer, compressed."""
+    """The third: what `make image` packs, in one layer, compressed; here in less time, to a little more."""
     subprocess.run([ROOT / "docker/rootfs.sh", BIN, tmp_path / "root"], check=True, capture_output=True, timeout=300)
-    with gzip.open(tmp_path / "layer.tar.gz", "wb", compresslevel=6) as f, tarfile.open(fileobj=f, mode="w") as tar:
+    with gzip.open(tmp_path / "layer.tar.gz", "wb", compresslevel=1) as f, tarfile.open(fileobj=f, mode="w") as tar:
         tar.add(tmp_path / "root", arcname=".")
     size = (tmp_path / "layer.tar.gz").stat().st_size
     assert 5 << 20 < size <= 40 << 20, f"{size} bytes"
