@@ -75,13 +75,17 @@ static const char *unfit(struct fleet *f, const struct infer *i)
 static bool copy_labels(struct infer_limits *l)
 {
     char **v = l->n_labels ? calloc(l->n_labels, sizeof(*v)) : NULL;
-    for (uint32_t i = 0; v && i < l->n_labels; i++)
-        if (!(v[i] = strdup(l->labels[i])))
-            return false;
-    if (l->n_labels && !v)
-        return false;
-    l->labels = v;
-    return true;
+    uint32_t n = 0;
+    while (v && n < l->n_labels && (v[n] = strdup(l->labels[n])))
+        n++;
+    if (n == l->n_labels) {
+        l->labels = v;
+        return true;
+    }
+    while (n-- > 0)
+        free(v[n]);
+    free(v);
+    return false;
 }
 
 /* The first replica determines the fleet's limits. */

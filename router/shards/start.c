@@ -277,17 +277,17 @@ static int fill_batch(Generate__V3__Batch *b, const struct shard_model *m, struc
     return b->requests ? 0 : -1;
 }
 
+/* What a rank, or a group of ranks, answered. */
 struct warmed {
     bool has_supported;
     uint32_t supported, input, total;
-    bool offloads;  /* true if all ranks do */
-    bool transfers; /* true if all ranks do */
-    struct peer_hosts transfer_hosts;
-    uint32_t swap_slots;    /* minimum over the ranks */
-    uint64_t swap_block_ns; /* maximum over the ranks */
-    uint32_t adapter_pages; /* minimum */
-    uint32_t state_cells;   /* minimum */
-    uint32_t window_blocks; /* minimum */
+    bool offloads, transfers;
+    struct peer_hosts transfer_hosts; /* of all ranks so far */
+    uint32_t swap_slots;
+    uint64_t swap_block_ns;
+    uint32_t adapter_pages;
+    uint32_t state_cells;
+    uint32_t window_blocks;
     uint32_t window_tokens;
 };
 
@@ -322,6 +322,38 @@ static bool smaller(const struct warmed *a, const struct warmed *b)
     return a->input != b->input ? a->input < b->input : a->total < b->total;
 }
 
+/* What two ranks, or groups of ranks, can do together: the limits of the smaller one, and the least
+ * of everything else. */
+static struct warmed together(const struct warmed *a, const struct warmed *b)
+{
+    struct warmed w = smaller(b, a) ? *b : *a;
+    w.offloads = a->offloads && b->offloads;
+    w.transfers = a->transfers && b->transfers;
+    w.swap_slots = min_u32(a->swap_slots, b->swap_slots);
+    w.swap_block_ns = a->swap_block_ns > b->swap_block_ns ? a->swap_block_ns : b->swap_block_ns;
+    w.adapter_pages = min_u32(a->adapter_pages, b->adapter_pages);
+    w.state_cells = min_u32(a->state_cells, b->state_cells);
+    w.window_blocks = min_u32(a->window_blocks, b->window_blocks);
+    return w;
+}
+
+static struct warmed read_warmed(const Generate__V3__WarmupResponse *r, const struct shard_model *m)
+{
+    const bool has = r->_max_supported_total_tokens_case != 0;
+    return (struct warmed){.has_supported = has,
+                           .supported = has ? r->max_supported_total_tokens : 0,
+                           .input = m->version == 2 ? m->max_input_tokens : r->max_input_tokens,
+                           .total = m->version == 2 ? m->max_total_tokens : r->max_total_tokens,
+                           .offloads = r->offloads,
+                           .transfers = r->transfers,
+                           .swap_slots = r->swap_slots,
+                           .swap_block_ns = r->swap_block_ns,
+                           .adapter_pages = r->adapter_pages,
+                           .state_cells = r->state_cells,
+                           .window_blocks = r->window_blocks,
+                           .window_tokens = r->window_tokens};
+}
+
 static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem *mem,
                       struct warmed *out, struct err *e)
 {
@@ -351,38 +383,13 @@ static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem
         const Generate__V3__WarmupResponse *r = (const void *)fan_reply(f, i, mem, e);
         if (!r)
             return -1;
-        struct warmed w = {r->_max_supported_total_tokens_case != 0, 0, r->max_input_tokens,
-                           r->max_total_tokens};
-        if (m->version == 2)
-            w.input = m->max_input_tokens, w.total = m->max_total_tokens;
-        if (w.has_supported)
-            w.supported = r->max_supported_total_tokens;
-        w.adapter_pages = i ? min_u32(out->adapter_pages, r->adapter_pages) : r->adapter_pages;
-        w.state_cells = i ? min_u32(out->state_cells, r->state_cells) : r->state_cells;
-        w.window_blocks = i ? min_u32(out->window_blocks, r->window_blocks) : r->window_blocks;
-        w.window_tokens = r->window_tokens;
-        w.offloads = (i == 0 || out->offloads) && r->offloads;
-        w.transfers = (i == 0 || out->transfers) && r->transfers;
-        if (i > 0)
-            w.transfer_hosts = out->transfer_hosts;
+        const struct warmed one = read_warmed(r, m);
+        const struct peer_hosts hosts = i ? out->transfer_hosts : (struct peer_hosts){0};
+        *out = i ? together(out, &one) : one;
+        out->transfer_hosts = hosts;
         if (r->transfers && *r->transfer_address &&
-            add_machine(&w.transfer_hosts, r->transfer_address, f->n, e))
+            add_machine(&out->transfer_hosts, r->transfer_address, f->n, e))
             return -1;
-        w.swap_slots = i ? min_u32(out->swap_slots, r->swap_slots) : r->swap_slots;
-        w.swap_block_ns =
-            i && out->swap_block_ns > r->swap_block_ns ? out->swap_block_ns : r->swap_block_ns;
-        if (i > 0 && !smaller(&w, out)) {
-            out->adapter_pages = w.adapter_pages;
-            out->swap_slots = w.swap_slots;
-            out->offloads = w.offloads;
-            out->transfers = w.transfers;
-            out->transfer_hosts = w.transfer_hosts;
-            out->state_cells = w.state_cells;
-            out->window_blocks = w.window_blocks;
-            out->swap_block_ns = w.swap_block_ns;
-        } else {
-            *out = w;
-        }
     }
     return 0;
 }
