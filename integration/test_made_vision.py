@@ -41,6 +41,10 @@ FAMILIES = {
         {317: "<image>", 318: "</image>", 320: "<unk>", 321: "<slice>", 322: "</slice>"}, "(<image>./</image>)",
     ),
     "dots_ocr": ({320: "<|imgpad|>", 321: "<|img|>", 322: "<|endofimg|>"}, "<|img|><|imgpad|><|endofimg|>"),
+    "hunyuan_vl": (
+        {320: "<｜hy_place▁holder▁no▁102｜>", 321: "<｜hy_place▁holder▁no▁100｜>", 322: "<｜hy_place▁holder▁no▁101｜>"},
+        "<｜hy_place▁holder▁no▁100｜><｜hy_place▁holder▁no▁102｜><｜hy_place▁holder▁no▁101｜>",
+    ),
     "idefics2": ({317: "<fake_token_around_image>", 320: "<image>"}, "<image>"),
     "vipllava": ({320: "<image>"}, "<image>"),
     "blip2": ({2: "</s>", 320: "<image>"}, "<image>"),

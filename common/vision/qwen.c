@@ -1,6 +1,6 @@
 /* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, Omni, GLM-4V, GLM-OCR, PaddleOCR-VL, VideoLLaMA 3, MiniMax M3,
- * Cosmos 3 Edge, North Vision, dots.ocr: one crop near the image's own size, with sides that are
- * multiples of a feature's side. */
+ * Cosmos 3 Edge, North Vision, dots.ocr, HunyuanOCR: one crop near the image's own size, with sides
+ * that are multiples of a feature's side. */
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>
@@ -232,6 +232,30 @@ static void load_dots(struct vision *v, struct vision_settings *s)
     snprintf(v->around, sizeof(v->around), "%s%s%s", start, v->marker, end);
 }
 
+/* Positions have one coordinate more: that of the token's place. `resample` is in its file, but its
+ * authors' code does not use it. */
+static void load_hunyuan(struct vision *v, struct vision_settings *s)
+{
+    static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
+                                                   vision_clip_std, PATCH_3};
+    static const struct qwen_tokens t = {"<｜hy_place▁holder▁no▁102｜>",
+                                         "im_start_id",
+                                         "<｜hy_place▁holder▁no▁100｜>",
+                                         "im_end_id",
+                                         "<｜hy_place▁holder▁no▁101｜>",
+                                         120120,
+                                         120118,
+                                         120119};
+    load_pixels(v, s, &d, 2, 512 * 512, 2048 * 2048);
+    v->format.layout = VISION_PATCHES;
+    v->format.filter = VISION_BICUBIC;
+    v->format.frames = vision_u32(s, &s->pixels, "temporal_patch_size", 1, 1, 1);
+    vision_u32(s, &s->tower, "cat_extra_token", 1, 1, 1);
+    if (!vision_flag(&s->processor, "cat_extra_token", true))
+        vision_settings_fail(s, "%s: cat_extra_token must be true", s->processor.name);
+    load_tokens(v, s, &t);
+}
+
 /* A size of MiniMax's files: the repository's have an object for it. */
 static uint32_t compressed(struct vision_settings *s, const char *key)
 {
@@ -291,6 +315,30 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
     return 0;
 }
 
+/* Rows of features have one more at their ends, and so have images at both ends. */
+static int plan_hunyuan(const struct vision *v, struct vision_plan *out, struct err *e)
+{
+    if (plan(v, out, e))
+        return -1;
+    out->grid_w++;
+    out->n_features = out->grid_h * out->grid_w + 2;
+    return 0;
+}
+
+/* Column, row and number of the image, for its features without the first and the last. */
+static void position_hunyuan(const struct vision_place *place, uint32_t n, uint32_t i,
+                             uint32_t out[3])
+{
+    uint32_t k = 0;
+    while (k < n && i >= place[k].first + place[k].n)
+        k++;
+    const uint32_t at = k < n && i > place[k].first ? i - place[k].first - 1 : UINT32_MAX;
+    const bool inside = k < n && place[k].grid_w && at < place[k].grid_h * place[k].grid_w;
+    out[0] = inside ? at % place[k].grid_w : i;
+    out[1] = inside ? at / place[k].grid_w : i;
+    out[2] = inside ? k : i;
+}
+
 static void expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
 {
     buf_str(out, v->qwen.start);
@@ -331,6 +379,13 @@ const struct vision_family vision_video_llama_3 = {
 
 const struct vision_family vision_dots_ocr = {
     .types = {"dots_ocr"}, .load = load_dots, .plan = plan, .expand = expand};
+
+const struct vision_family vision_hunyuan_vl = {.types = {"hunyuan_vl"},
+                                                .three_positions = true,
+                                                .load = load_hunyuan,
+                                                .plan = plan_hunyuan,
+                                                .position = position_hunyuan,
+                                                .expand = expand};
 
 const struct vision_family vision_minimax_m3 = {
     .types = {"minimax_m3_vl"}, .load = load_minimax, .plan = plan, .expand = expand};

@@ -9,6 +9,7 @@
     ROW(qwen)                                                                                      \
     ROW(qwen_flat)                                                                                 \
     ROW(dots_ocr)                                                                                  \
+    ROW(hunyuan_vl)                                                                                \
     ROW(gemma3n)                                                                                   \
     ROW(gemma3)                                                                                    \
     ROW(pixtral)                                                                                   \
@@ -231,7 +232,9 @@ static int32_t shift(const struct vision_place *p)
     return (int32_t)larger(p->grid_h, p->grid_w) - (int32_t)p->n;
 }
 
-void vision_position(const struct vision_place *place, uint32_t n, uint32_t i, uint32_t out[3])
+/* M-RoPE (arXiv 2409.12191): tokens after an image continue behind its longer side. */
+static void by_longer_side(const struct vision_place *place, uint32_t n, uint32_t i,
+                           uint32_t out[3])
 {
     int32_t delta = 0;
     uint32_t k = 0;
@@ -243,4 +246,10 @@ void vision_position(const struct vision_place *place, uint32_t n, uint32_t i, u
     out[0] = start;
     out[1] = start + (inside ? at / place[k].grid_w : 0);
     out[2] = start + (inside ? at % place[k].grid_w : 0);
+}
+
+void vision_position(const struct vision *v, const struct vision_place *place, uint32_t n,
+                     uint32_t i, uint32_t out[3])
+{
+    (v->family->position ? v->family->position : by_longer_side)(place, n, i, out);
 }

@@ -126,7 +126,8 @@ struct vision_plan {
     /* Tiles cut from one resize; 0: a single crop. A crop of the whole image comes first
      * (llava_next, gemma3) or last (idefics3, internvl). */
     uint32_t rows, cols;
-    /* Feature grid: of the only crop (Qwen, Pixtral), or of one crop. llava_next with tiles: of the
+    /* Feature grid: of the only crop (Qwen, Pixtral; hunyuan_vl: with the ends of its rows), or of
+     * one crop. llava_next with tiles: of the
      * joined tiles, starting at (grid_y, grid_x), without features of padding on each side. */
     uint32_t grid_h, grid_w, grid_y, grid_x;
     /* llava_onevision: the joined grid is interpolated to this smaller one; 0: it is not */
@@ -172,11 +173,13 @@ struct vision_frame vision_frame(const struct vision *v);
 int vision_text(const struct vision *v, const char *text, size_t n, struct buf *out, struct err *e);
 
 /* An image in a prompt: its tokens are [first, first + n), from its first vision_token() to its
- * last, possibly with others between. grid_h * grid_w = n if there are three coordinates. */
+ * last, possibly with others between. grid_h and grid_w are the plan's. */
 struct vision_place {
     uint32_t first, n, grid_h, grid_w;
 };
-/* Position t, h, w of token i in a prompt with images place[0 .. n), ascending: M-RoPE (arXiv
- * 2409.12191). Tokens after the last image, including generated ones, continue from its end. */
-void vision_position(const struct vision_place *place, uint32_t n, uint32_t i, uint32_t out[3]);
+/* The coordinates of token i in a prompt with images place[0 .. n), ascending: t, h, w of M-RoPE
+ * (arXiv 2409.12191), or what else the family's rotation uses. Only with vision_three_positions().
+ */
+void vision_position(const struct vision *v, const struct vision_place *place, uint32_t n,
+                     uint32_t i, uint32_t out[3]);
 #endif

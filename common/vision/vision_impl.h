@@ -134,6 +134,8 @@ struct vision_family {
     /* `out` is zeroed except for width and height, which are at least 1. vision_plan() checks
      * everything else; return an error only for an unsupported image. */
     int (*plan)(const struct vision *v, struct vision_plan *out, struct err *e);
+    /* vision_position(); NULL: M-RoPE. */
+    void (*position)(const struct vision_place *place, uint32_t n, uint32_t i, uint32_t out[3]);
     /* vision_expand(); NULL: the marker for each feature. */
     void (*expand)(const struct vision *v, const struct vision_plan *p, struct buf *out);
     /* Text before image number `nth` of a prompt; NULL: none. */

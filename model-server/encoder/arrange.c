@@ -181,7 +181,7 @@ struct arrange_shares arrange_feature(const struct encoder_spec *s, const struct
     one.to[0] =
         (uint32_t)(vision_pixels_before(p, crop) / ((uint64_t)unit * unit)) + row * cols + col;
     if (s->whole_joined && crop + 1 == p->n_crops)
-        one.to[0] = arrange_tiles(p) + row * (cols + 1) + col;
+        one.to[0] = s->image_begin + arrange_tiles(p) + row * (cols + 1) + col;
     if (!is_joined(s, p) || crop == (s->whole_joined ? p->n_crops - 1 : 0))
         return one;
     const uint32_t first = s->whole_joined ? 0 : rows * cols, tile = crop - !s->whole_joined;
@@ -240,7 +240,9 @@ int arrange_check(const struct encoder_spec *s, const struct vision_plan *p, str
     }
     if (s->whole_joined && p->n_crops) {
         const struct arrange_grid last = arrange_grid(s, p, p->n_crops - 1);
-        features = arrange_tiles(p) + (uint64_t)last.rows * (last.cols + 1) + s->image_end;
+        features = (uint64_t)arrange_tiles(p) +
+                   (uint64_t)(last.rows / s->cell) * (last.cols / s->cell + 1) + s->image_end +
+                   s->image_begin;
         whole &= p->n_crops == 1 + p->rows * p->cols;
     }
     if (whole && features == p->n_features)

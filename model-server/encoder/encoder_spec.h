@@ -44,6 +44,7 @@ struct encoder_linear {
     bool gated;
     enum role gate;      /* role of the gates if they are a separate tensor; 0: they are not */
     bool channels_first; /* its columns are [channel][patch of the cell], not [patch][channel] */
+    bool convolution;    /* of one place: its tensor has more dimensions than two */
     /* Not 0: it is stored [in, out], with so many rows, of which the first ones are used. */
     uint32_t table;
     bool softmax_before; /* its inputs become probabilities, after the norm */
@@ -64,8 +65,9 @@ struct encoder_projection {
     struct encoder_linear linear[ENCODER_MAX_LINEARS];
     uint32_t n_linears;
     enum act act, gate_act;
-    float after_eps; /* not 0: of an RMS norm of the features, without weights */
-    bool plus_mean;  /* the mean of the concatenated rows is added; they have the features' width */
+    float after_eps;      /* not 0: of an RMS norm of the features */
+    enum role after_role; /* its weights; 0: it has none */
+    bool plus_mean; /* the mean of the concatenated rows is added; they have the features' width */
 };
 
 /* Rows that matrix `i` computes for one feature; patches of one feature. */
@@ -122,6 +124,7 @@ struct encoder_spec {
     bool class_token;         /* precedes the patches of a crop; dropped after the transformer */
     bool keeps_class; /* it becomes a feature before the others; then crops have one size, cell 1 */
     bool class_last;  /* its learned position is the last row of the table, not the first */
+    bool class_unused;   /* the table begins with its row, although the tower has no such token */
     uint32_t first_turn; /* row and column of the first patch in rotations; class token: 0 */
     enum encoder_positions positions;
     bool plain_positions; /* their tensor has the role's name without a suffix */
@@ -133,9 +136,13 @@ struct encoder_spec {
     bool mean_features;   /* a feature is the mean of the projected patches of a cell */
     bool leaves_rest;     /* patches outside whole cells come last and become no feature */
     bool tiles_joined; /* LLaVA-NeXT: tiles form one grid, with a learned vector after each row */
-    /* DeepSeek-OCR: the whole image comes after its tiles, and its rows end with the vector, too */
+    /* The whole image comes after its tiles, if there are any, and its rows end with the vector,
+     * too (DeepSeek-OCR, HunyuanOCR). */
     bool whole_joined;
-    bool image_end; /* another vector follows the features of an image */
+    bool image_end, image_begin; /* other vectors follow and precede the features of an image */
+    /* The vector after a row is an input of the projection's last matrix. All features pass the
+     * norm after the projection, these vectors included. */
+    bool ends_projected;
     struct encoder_projection project;
     struct encoder_joint joint;
     struct encoder_resample resample;

@@ -18,7 +18,8 @@ static float even(uint32_t i, uint32_t n, uint32_t last)
 static void add_row(const struct tower *t, uint32_t row, uint32_t col, float by, float *out)
 {
     const struct encoder_spec *s = &t->spec;
-    const size_t hidden = s->blocks.hidden, first = s->class_token && !s->class_last;
+    const size_t hidden = s->blocks.hidden;
+    const size_t first = s->class_unused || (s->class_token && !s->class_last);
     const float *from = t->positions + ((size_t)row * s->side + col + first) * hidden;
     for (size_t i = 0; i < hidden; i++)
         out[i] += by * from[i];

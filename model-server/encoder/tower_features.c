@@ -68,6 +68,11 @@ void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint3
     }
 }
 
+static struct arrange_grid in_cells(const struct encoder_spec *s, struct arrange_grid g)
+{
+    return (struct arrange_grid){g.rows / s->cell, g.cols / s->cell};
+}
+
 /* Writes the vector behind each row of a grid, whose features begin at `out`. */
 static void end_rows(const struct tower *t, struct arrange_grid g, float *out)
 {
@@ -90,9 +95,11 @@ void tower_start_features(const struct tower *t, const struct tower_image *image
         memset(image->out, 0, p->n_features * width * sizeof(float));
     for (size_t i = 0; t->spec.image_end && i < width; i++)
         image->out[(p->n_features - 1) * width + i] = scale * t->image_end[i];
+    for (size_t i = 0; t->spec.image_begin && i < width; i++)
+        image->out[i] = scale * t->image_begin[i];
     if (t->spec.tiles_joined && p->rows)
         end_rows(t, joined, image->out + (t->spec.whole_joined ? 0 : first * width));
     if (t->spec.whole_joined)
-        end_rows(t, arrange_grid(&t->spec, p, p->n_crops - 1),
-                 image->out + arrange_tiles(p) * width);
+        end_rows(t, in_cells(&t->spec, arrange_grid(&t->spec, p, p->n_crops - 1)),
+                 image->out + (t->spec.image_begin + arrange_tiles(p)) * width);
 }

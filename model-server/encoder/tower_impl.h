@@ -120,9 +120,10 @@ struct tower {
     struct norm pixel_norm, patch_norm;
     float *normed_bias; /* bias of the patches' matrix if a norm follows it */
     /* Host memory: bias of the patches' matrix, learned positions, the class token, the vector
-     * after a row of joined tiles, that after an image, encoder_spec.pool_standard's vectors, and
-     * tables of queries; NULL: the tower has none. */
-    float *patch_bias, *positions, *class_token, *row_end, *image_end, *pool_bias, *pool_scale;
+     * after a row of joined tiles, those after and before an image, encoder_spec.pool_standard's
+     * vectors, and tables of queries; NULL: the tower has none. */
+    float *patch_bias, *positions, *class_token, *row_end, *image_end, *image_begin;
+    float *pool_bias, *pool_scale;
     float *queries[ENCODER_MAX_QUERIES];
     struct tower_projection project, level[ENCODER_MAX_LEVELS];
     struct tower_joint joint;
@@ -253,6 +254,6 @@ static inline uint32_t tower_position_rows(const struct encoder_spec *s)
 {
     return s->positions == POSITIONS_AXES || s->positions == POSITIONS_WOVEN
                ? 2 * s->side
-               : s->side * s->side + s->class_token;
+               : s->side * s->side + (s->class_token || s->class_unused);
 }
 #endif

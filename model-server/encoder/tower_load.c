@@ -2,6 +2,7 @@
 #include "model-server/backend/numbers.h"
 #include "model-server/encoder/tower_conv.h"
 #include "model-server/model/loader.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,6 +82,8 @@ static struct weight *load_linear(struct loader *l, const struct encoder_project
     else if (m->table)
         parts[0] = loader_turned(loader_rows(
             loader_part(l, m->role, layer, NO_EXPERT, false, m->table, m->rows), 0, cols));
+    else if (m->convolution)
+        parts[0] = loader_table(l, m->role, layer, ".weight", m->rows, cols);
     else if (m->plain_name)
         parts[0] = loader_turned(loader_plain_matrix(l, m->role, layer, cols, m->rows));
     else
@@ -145,8 +148,14 @@ static void load_projection(struct loader *l, struct tower_projection *t,
     }
     if (p->plus_mean)
         t->mean = mean_matrix(l, cols, p->join);
-    if (p->after_eps != 0)
-        t->after = (struct norm){.kind = NORM_RMS, .w = loader_ones(l, cols), .eps = p->after_eps};
+    if (p->after_eps != 0) {
+        const struct mat_part w = p->after_role
+                                      ? loader_table(l, p->after_role, layer, ".weight", cols, 1)
+                                      : (struct mat_part){0};
+        t->after = (struct norm){.kind = NORM_RMS,
+                                 .w = w.data ? loader_vector(l, &w, 1, 0) : loader_ones(l, cols),
+                                 .eps = p->after_eps};
+    }
 }
 
 /* Its elements in the order of a patch's pixels. */
@@ -207,8 +216,54 @@ static void load_front(struct loader *l, struct tower *t)
                                                     s->queries.rows[i], hidden));
     if (s->image_end)
         t->image_end = host_vector(l, loader_table(l, W_IMAGE_END, NO_LAYER, "", s->width, 1));
-    if (s->tiles_joined)
+    if (s->image_begin)
+        t->image_begin = host_vector(l, loader_table(l, W_IMAGE_BEGIN, NO_LAYER, "", s->width, 1));
+    if (s->tiles_joined && !s->ends_projected)
         t->row_end = host_vector(l, loader_table(l, W_ROW_END, NO_LAYER, "", s->width, 1));
+}
+
+/* The norm after the projection, of one vector in host memory. */
+static void norm_after(const struct encoder_projection *p, const float *w, float *x, uint32_t n)
+{
+    double squares = 0;
+    for (uint32_t i = 0; i < n; i++)
+        squares += (double)x[i] * x[i];
+    const double by = 1 / sqrt(squares / n + p->after_eps);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = (float)(x[i] * by) * w[i];
+}
+
+/* The last matrix' output for the vector that stands for the end of a row. */
+static float *project_end(struct loader *l, const struct tower *t)
+{
+    const struct encoder_projection *p = &t->spec.project;
+    const struct encoder_linear *m = &p->linear[p->n_linears - 1];
+    const uint32_t rows = t->spec.width, cols = m[-1].rows;
+    float *w = host_vector(l, loader_table(l, m->role, NO_LAYER, ".weight", rows, cols));
+    float *out = host_vector(l, loader_table(l, m->role, NO_LAYER, ".bias", rows, 1));
+    float *end = host_vector(l, loader_table(l, W_ROW_END, NO_LAYER, "", cols, 1));
+    for (size_t r = 0; w && out && end && r < rows; r++) {
+        double sum = out[r];
+        for (size_t i = 0; i < cols; i++)
+            sum += (double)w[r * cols + i] * end[i];
+        out[r] = (float)sum;
+    }
+    free(w), free(end);
+    return out;
+}
+
+/* encoder_spec.ends_projected: computed once, since they are the same in every picture. */
+static void load_ends(struct loader *l, struct tower *t)
+{
+    const struct encoder_projection *p = &t->spec.project;
+    const uint32_t n = t->spec.width;
+    t->row_end = project_end(l, t);
+    float *w = host_vector(l, loader_table(l, p->after_role, NO_LAYER, ".weight", n, 1));
+    float *const ends[] = {t->row_end, t->image_begin, t->image_end};
+    for (int i = 0; w && i < 3; i++)
+        if (ends[i])
+            norm_after(p, w, ends[i], n);
+    free(w);
 }
 
 int tower_take_weights(struct tower *t, const struct arch *names, const struct checkpoint *c,
@@ -232,6 +287,8 @@ int tower_take_weights(struct tower *t, const struct arch *names, const struct c
         load_projection(&l, &t->project, &t->spec.project, NO_LAYER);
     if (t->spec.resample.latents)
         tower_resample_load(&l, t);
+    if (t->spec.ends_projected)
+        load_ends(&l, t);
     for (uint32_t i = 0; i < t->spec.n_levels; i++)
         load_projection(&l, &t->level[i], &t->spec.level, (int)i);
     loader_drop(&l);
@@ -260,7 +317,7 @@ void tower_release_weights(struct tower *t)
     for (int i = 0; i < ENCODER_MAX_LEVELS; i++)
         free_projection(&t->d, &t->level[i]);
     free(t->patch_bias), free(t->positions), free(t->class_token), free(t->row_end);
-    free(t->pool_bias), free(t->pool_scale), free(t->image_end);
+    free(t->pool_bias), free(t->pool_scale), free(t->image_end), free(t->image_begin);
     for (int i = 0; i < ENCODER_MAX_QUERIES; i++)
         free(t->queries[i]);
     tower_joint_free(t);

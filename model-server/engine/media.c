@@ -244,7 +244,7 @@ struct media_token media_token(const struct media *m, uint32_t i)
 {
     struct media_token t = {0};
     if (m->axes)
-        vision_position(m->places, m->n, i, t.axes);
+        vision_position(m->pictures->o.vision, m->places, m->n, i, t.axes);
     if (i < m->prefix)
         t.mutual = (struct mutual){0, m->prefix};
     if (m->pictures->crosses) {

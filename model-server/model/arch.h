@@ -221,6 +221,8 @@ enum role {
     W_LEVEL_OUT,
     W_ROW_END,
     W_IMAGE_END,
+    W_IMAGE_BEGIN,
+    W_AFTER_NORM,  /* of encoder_projection.after_role */
     W_QUERIES_FEW, /* of encoder_spec.queries */
     W_QUERIES_MANY,
     W_POOL_BIAS, /* subtracted from the means of patches, and their scale */

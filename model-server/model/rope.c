@@ -144,16 +144,20 @@ static void put_row(struct rope *r, struct rope_table *t, const float *inv, uint
 }
 
 /* Each angle from the row of its axis' position. */
-static void put_axes(struct rope *r, struct rope_table *t, const float *inv, const uint32_t pos[3],
-                     float *out)
+static void put_axes(struct rope *r, struct rope_table *t, const float *inv, const uint32_t axes[3],
+                     uint32_t place, float *out)
 {
     const struct rope_spec *s = r->spec;
-    const uint32_t half = s->dim / 2;
-    float of[3][ROPE_MAX_DIM];
+    const uint32_t half = s->dim / 2, pos[] = {axes[0], axes[1], axes[2], place};
+    const int n = s->by_place ? 4 : 3;
+    float of[4][ROPE_MAX_DIM];
+    bool same = true;
+    for (int a = 1; a < n; a++)
+        same &= pos[a] == pos[0];
     put_row(r, t, inv, pos[0], out);
-    if (pos[0] == pos[1] && pos[0] == pos[2])
+    if (same)
         return;
-    for (int a = 1; a < 3; a++)
+    for (int a = 1; a < n; a++)
         put_row(r, t, inv, pos[a], of[a]);
     for (uint32_t i = 0; i < half; i++)
         if (s->axis[i]) {
@@ -178,7 +182,7 @@ static void span_rows(struct rope *r, const struct ragged *b, const struct span 
     for (uint32_t i = sp->first; i < sp->first + sp->n; i++) {
         float *dst = out + (size_t)i * s->dim;
         if (s->has_axes && b->axes)
-            put_axes(r, t, inv, b->axes[i], dst);
+            put_axes(r, t, inv, b->axes[i], b->pos[i], dst);
         else
             put_row(r, t, inv, b->pos[i] > s->behind ? b->pos[i] - s->behind : 0, dst);
     }

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { ROPE_MAX_DIM = 1024 };
+enum { ROPE_MAX_DIM = 1024, ROPE_BY_PLACE = 3 };
 
 enum rope_kind {
     ROPE_NONE,    /* learned positions or none */
@@ -35,8 +35,9 @@ struct rope_spec {
     double low_freq, high_freq;  /* LLAMA3 */
     double beta_fast, beta_slow; /* YARN */
     bool truncate;               /* YARN */
-    /* Angle i uses position axis[i] of ragged.axes (t, h or w); else all use pos. */
-    bool has_axes;
+    /* Angle i uses position axis[i] of ragged.axes (t, h or w), or pos where it is ROPE_BY_PLACE,
+     * as it is of some if `by_place`. Without has_axes all use pos. */
+    bool has_axes, by_place;
     uint32_t behind; /* rows are of positions this much earlier, at least 0 */
     /* Each half of a head rotates separately, its first half with its second. The rows of q and k
      * and their norms are reordered at load such that the halves of the whole head rotate

@@ -1,11 +1,16 @@
 /* Milliseconds of preprocessing: a picture in memory to the numbers of a vision tower.
  *
  *   pixels FAMILY WIDTH HEIGHT [THREADS]
+ *   pixels show FOLDER WIDTH HEIGHT IN OUT
+ *
+ * show: the picture is the bytes of the file IN, [HEIGHT][WIDTH][3], and FOLDER has the files of a
+ * model. Writes the numbers to OUT; status 3 with a message: it is refused.
  *
  * FAMILY is a model_type of common/vision/vision.h; its sizes are the hub's. The picture is noise
  * over a gradient. Prints "pixels <family> <width> <height> <features> <ms>", the best of several
  * runs, and the same without kernels for this CPU as "plain". */
 #include "model-server/encoder/pixels.h"
+#include "common/json/json.h"
 #include "model-server/encoder/resample_kernels.h"
 #include "tests/bench/timing.h"
 #include <string.h>
@@ -51,8 +56,45 @@ static void paint(struct image *p)
             }
 }
 
+static int refuse(const struct err *e)
+{
+    fprintf(stderr, "%s\n", e->msg);
+    return 3;
+}
+
+static int show(char **argv)
+{
+    struct err e = ERR_INIT;
+    struct vision *v = NULL;
+    struct vision_plan plan;
+    size_t n = 0;
+    const struct image given = {(uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]), NULL};
+    if (vision_load(argv[2], NULL, &v, &e))
+        return refuse(&e);
+    if (!v || vision_plan(v, given.width, given.height, &plan, &e))
+        return refuse(&e);
+    const struct vision_format *f = vision_format(v);
+    const size_t count = pixels_count(f, &plan, f->layout);
+    struct image p = given;
+    float *out = malloc(count * sizeof(float));
+    p.rgb = (uint8_t *)file_read(argv[5], 1 << 28, &n, &e);
+    FILE *to = fopen(argv[6], "wb");
+    if (!out || !p.rgb || !to || n != 3 * (size_t)p.width * p.height)
+        die(&e);
+    if (pixels_make(f, &plan, &p, f->layout, NULL, out, &e))
+        die(&e);
+    printf("%u features, %u crops\n", plan.n_features, plan.n_crops);
+    const bool whole = fwrite(out, sizeof(float), count, to) == count;
+    fclose(to);
+    free(out), free(p.rgb);
+    vision_free(v);
+    return whole ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 7 && strcmp(argv[1], "show") == 0)
+        return show(argv);
     struct err e = ERR_INIT;
     struct vision_plan plan;
     if (argc < 4) {

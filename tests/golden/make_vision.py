@@ -11,10 +11,10 @@ small enough to be committed. tests/golden/test_vision_models runs what it finds
 import hashlib, json, os, sys
 import numpy as np, torch
 from safetensors.torch import save_file
-from vision_made import convolved, crossed, deepseek, dots, florence, kimi, minicpm, minicpm_first, minimax, native, queries, square, tiles
+from vision_made import convolved, crossed, deepseek, dots, florence, hunyuan, kimi, minicpm, minicpm_first, minimax, native, queries, square, tiles
 from vision_made.base import IMAGE, picture
 
-CASES = convolved.CASES | crossed.CASES | deepseek.CASES | dots.CASES | florence.CASES | kimi.CASES | minicpm.CASES | minicpm_first.CASES | minimax.CASES | native.CASES | queries.CASES | square.CASES | tiles.CASES
+CASES = convolved.CASES | crossed.CASES | deepseek.CASES | dots.CASES | florence.CASES | hunyuan.CASES | kimi.CASES | minicpm.CASES | minicpm_first.CASES | minimax.CASES | native.CASES | queries.CASES | square.CASES | tiles.CASES
 SIZES = native.SIZES | kimi.SIZES
 SHAPES = ["rgb_120x90.jpg", "tall_14x210.png", "wide_300x20.png", "tiny_3x2.png", "portrait_300x500.jpg"]
 SHAPES_OF = {"lighton_ocr": SHAPES[:3] + ["exact_56x56.png"] + SHAPES[4:]}  # without a picture of no feature

@@ -185,12 +185,12 @@ static void check_positions(const struct vision *v, const struct shown *s, int n
     }
     for (uint32_t i = 0; i < ids->n; i++) {
         uint32_t got[3];
-        vision_position(places, (uint32_t)n, i, got);
+        vision_position(v, places, (uint32_t)n, i, got);
         for (int k = 0; k < 3; k++)
             assert_int_equal(got[k], vision_at(cJSON_GetArrayItem(rows, k), (int)i));
     }
     uint32_t next[3]; /* of the first token that is generated */
-    vision_position(places, (uint32_t)n, ids->n, next);
+    vision_position(v, places, (uint32_t)n, ids->n, next);
     assert_int_equal((int64_t)next[0] - ids->n, json_int(c, "rope_delta", 1));
 }
 

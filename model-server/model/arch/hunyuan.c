@@ -5,17 +5,44 @@
 #include <math.h>
 #include <string.h>
 
-/* "dynamic" with an alpha is another base, whatever the length. HunyuanVL's "xdrope" is the same;
- * all its positions of a text are equal, so its sections have no effect. */
-static void rope(struct config *c, struct decoder_spec *s)
+/* Runs of angles: the last three rotate by coordinates of a token in its image, those before by its
+ * place in the prompt. */
+static void coordinates(struct config *c, struct rope_spec *r, const cJSON *sections)
+{
+    const int before = cJSON_GetArraySize(sections) - 3;
+    const cJSON *j;
+    uint32_t at = 0;
+    int k = 0;
+    cJSON_ArrayForEach(j, sections)
+    {
+        const double n = cJSON_IsNumber(j) ? j->valuedouble : -1;
+        for (double i = 0; i < n && at < r->dim / 2; i++)
+            r->axis[at++] = k < before ? ROPE_BY_PLACE : (uint8_t)(k - before);
+        if (before < 0 || !(n >= 0) || n != floor(n))
+            config_fail(c, "`xdrope_section` must be three or more numbers");
+        k++;
+    }
+    if (at != r->dim / 2)
+        config_fail(c, "`xdrope_section` must have the sum %u", r->dim / 2);
+    r->has_axes = true;
+    r->by_place = before > 0;
+}
+
+/* "dynamic" with an alpha is another base, whatever the length. HunyuanVL's "xdrope" is the same,
+ * with coordinates for images. */
+static void rope(struct config *c, struct decoder_spec *s, bool sees)
 {
     cJSON *p = cJSON_GetObjectItemCaseSensitive(c->root, "rope_parameters");
     p = cJSON_IsObject(p) ? p : cJSON_GetObjectItemCaseSensitive(c->root, "rope_scaling");
-    cJSON_DeleteItemFromObjectCaseSensitive(p, "mrope_section");
+    cJSON *sections = cJSON_DetachItemFromObjectCaseSensitive(p, "mrope_section");
+    const cJSON *own = sections ? sections : json_get(p, "xdrope_section");
     const char *type = json_str(p, "rope_type", json_str(p, "type", "default"));
     type = strcmp(type, "xdrope") == 0 ? "dynamic" : type;
     const double alpha = json_num(p, "alpha", 0), dim = s->head_dim;
     s->rope[0].dim = s->head_dim;
+    if (sees && own)
+        coordinates(c, &s->rope[0], own);
+    cJSON_Delete(sections);
     if (c->rope_scaling || strcmp(type, "dynamic") != 0 || alpha == 0) {
         config_rope(c, s, 10000);
         return;
@@ -78,7 +105,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_only(c, "use_cla", false);
     config_only(c, "use_mla", false);
     config_only(c, "mlp_bias", false);
-    rope(c, s);
+    rope(c, s, sees);
     if (strcmp(json_str(c->root, "model_type", ""), "hunyuan_v1_moe") == 0)
         experts(c, s);
 }

@@ -372,24 +372,6 @@ static void tasks_of_florence_become_sentences(void **state)
     vision_free(v);
 }
 
-static void positions_go_on_behind_the_longer_side(void **state)
-{
-    const struct vision_place places[] = {{2, 6, 2, 3}, {9, 4, 4, 1}};
-    static const uint32_t want[][3] = {{0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {2, 2, 3},   {2, 2, 4},
-                                       {2, 3, 2}, {2, 3, 3}, {2, 3, 4}, {5, 5, 5},   {6, 6, 6},
-                                       {6, 7, 6}, {6, 8, 6}, {6, 9, 6}, {10, 10, 10}};
-    uint32_t got[3];
-    (void)state;
-    for (uint32_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
-        vision_position(places, 2, i, got);
-        assert_memory_equal(got, want[i], sizeof(got));
-    }
-    vision_position(places, 2, 1000, got);
-    assert_int_equal(got[0], 997);
-    vision_position(NULL, 0, 7, got);
-    assert_int_equal(got[2], 7);
-}
-
 /* Idefics 2: 11 tokens stand around and between the ten parts of two images side by side, and one
  * more before an image behind a text. */
 static void one_token_stands_between_images(void **state)
@@ -618,7 +600,6 @@ int main(void)
         cmocka_unit_test(idefics_resizes_what_it_resized),
         cmocka_unit_test(no_size_is_beyond_the_bounds),
         cmocka_unit_test(tasks_of_florence_become_sentences),
-        cmocka_unit_test(positions_go_on_behind_the_longer_side),
         cmocka_unit_test(keys_that_a_file_lacks_have_transformers_defaults),
         cmocka_unit_test(one_token_stands_between_images),
         cmocka_unit_test(ovis2_marks_columns_and_rows),

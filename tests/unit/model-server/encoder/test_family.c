@@ -116,6 +116,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define DOTS                                                                                       \
     "{\"model_type\":\"dots_ocr\",\"hidden_size\":64,\"vision_config\":{\"embed_dim\":64,\"num_"   \
     "attention_heads\":4%s}}"
+#define HUNYUAN                                                                                    \
+    "{\"model_type\":\"hunyuan_vl\",\"hidden_size\":64,\"vision_config\":{\"hidden_size\":64,"     \
+    "\"num_attention_heads\":4%s}}"
 #define CPM                                                                                        \
     "{\"model_type\":\"minicpmv\",\"hidden_size\":256%s,\"vision_config\":{\"hidden_size\":64,"    \
     "\"num_attention_heads\":4}}"
@@ -225,6 +228,10 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {DOTS, "", NULL},
         {DOTS, ",\"is_causal\":true", "is_causal"},
         {DOTS, ",\"spatial_merge_size\":0", "spatial_merge_size"},
+        {HUNYUAN, "", NULL},
+        {HUNYUAN, ",\"interpolate_mode\":\"nearest\"", "interpolate_mode"},
+        {HUNYUAN, ",\"temporal_patch_size\":2", "temporal_patch_size"},
+        {HUNYUAN, ",\"max_image_size\":8", "image_size"},
         {OMNI_2, "", NULL},
         {OMNI_2, ",\"window_size\":7", "window_size"},
         {DEEPSEEK, "", NULL},
