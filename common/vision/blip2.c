@@ -16,6 +16,7 @@ static void load(struct vision *v, struct vision_settings *s)
         vision_u32(s, &s->processor, "num_query_tokens", b->tokens, 1, 4096) != b->tokens)
         vision_settings_fail(s, "%s: size, image_size, patch_size and num_query_tokens disagree",
                              s->pixels.name);
+    vision_keeps_square(s, b->side);
     const struct vision_section text = vision_inside(&s->config, "text_config");
     const char *type = json_str(text.o, "model_type", "opt");
     const bool t5 = strcmp(type, "t5") == 0;

@@ -29,11 +29,14 @@ static uint32_t read_strategy(struct vision_settings *s, const char *def, bool f
     return all && !is_siglip(s);
 }
 
-/* `size`: a number, or its `shortest_edge`. */
+/* `size`: a number, or its `shortest_edge`; a bound of the longer side is not supported. */
 static uint32_t read_shortest(struct vision_settings *s, uint32_t def)
 {
-    return cJSON_IsNumber(json_get(s->pixels.o, "size")) ? vision_side(s, &s->pixels, "size", def)
-                                                         : vision_edge(s, "shortest_edge", def, 1);
+    const cJSON *size = json_get(s->pixels.o, "size");
+    if (json_get(size, "longest_edge"))
+        vision_settings_fail(s, "%s: size must not have longest_edge", s->pixels.name);
+    return cJSON_IsNumber(size) ? vision_side(s, &s->pixels, "size", def)
+                                : vision_edge(s, "shortest_edge", def, 1);
 }
 
 /* A pair is a square. */
@@ -70,6 +73,7 @@ static void load_common(struct vision *v, struct vision_settings *s, bool whole)
         l->shortest < l->tile)
         vision_settings_fail(s, "%s: size, crop_size, image_size and patch_size disagree",
                              s->pixels.name);
+    vision_keeps_square(s, l->tile);
     v->token = vision_read_token(s, "image_token_index", "<image>", 32000, v->marker);
 }
 

@@ -15,6 +15,7 @@ static void load(struct vision *v, struct vision_settings *s)
     if (p->side != of_tower || p->side % v->format.patch || rows == 0 || p->tokens != rows * rows)
         vision_settings_fail(s, "%s: size, image_size, patch_size and image_seq_length disagree",
                              s->pixels.name);
+    vision_keeps_square(s, p->side);
     v->token = vision_read_token(s, "image_token_index", "<image>", 257152, v->marker);
     vision_read_token(s, "bos_token_id", "<bos>", 2, p->bos);
 }

@@ -1,6 +1,7 @@
 /* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, Omni, GLM-4V, GLM-OCR, PaddleOCR-VL, VideoLLaMA 3, MiniMax M3,
  * Cosmos 3 Edge, North Vision, dots.ocr, HunyuanOCR: one crop near the image's own size, with sides
  * that are multiples of a feature's side. */
+#include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>
@@ -79,6 +80,19 @@ static uint32_t read_edge(struct vision_settings *s, const char *edge, uint32_t 
     return vision_u32(s, &size, edge, def, 1, VISION_MAX_PIXELS);
 }
 
+/* A size of another family's form says nothing here, and transformers refuses it. */
+static void check_size(struct vision_settings *s)
+{
+    static const char *const keys[] = {"shortest_edge", "longest_edge", "min_pixels", "max_pixels"};
+    const cJSON *size = json_get(s->pixels.o, "size");
+    bool known = !size;
+    for (int i = 0; i < 4; i++)
+        known |= json_get(size, keys[i]) != NULL;
+    if (!known)
+        vision_settings_fail(s, "%s: size must have shortest_edge and longest_edge",
+                             s->pixels.name);
+}
+
 /* Two keys of two generations; the older ones take precedence, as in transformers. */
 static uint64_t read_pixels(struct vision_settings *s, const char *key, const char *edge,
                             uint32_t def)
@@ -109,6 +123,7 @@ static void load_pixels(struct vision *v, struct vision_settings *s,
     v->format.patch = vision_shared(s, "patch_size", "patch_size", d->patch, 256);
     v->format.merge = vision_shared(s, "spatial_merge_size", "merge_size", merge, 16);
     v->format.layout = VISION_PATCHES_BY_FEATURE;
+    check_size(s);
     v->qwen.min_pixels = read_pixels(s, "min_pixels", "shortest_edge", min);
     v->qwen.max_pixels = read_pixels(s, "max_pixels", "longest_edge", max);
     if (v->qwen.min_pixels > v->qwen.max_pixels)

@@ -184,6 +184,15 @@ const struct vision_pixel_defaults *vision_defaults(const struct vision_settings
     return s->pixels.o ? of_class : published;
 }
 
+void vision_keeps_square(struct vision_settings *s, uint32_t side)
+{
+    if (vision_flag(&s->pixels, "do_center_crop", false) &&
+        vision_side(s, &s->pixels, "crop_size", side) != side)
+        vision_settings_fail(s, "%s: size and crop_size disagree", s->pixels.name);
+    if (vision_flag(&s->pixels, "do_pad", false) && json_get(s->pixels.o, "pad_size"))
+        vision_settings_fail(s, "%s: pad_size is not supported", s->pixels.name);
+}
+
 static enum vision_filter read_filter(struct vision_settings *s, enum vision_filter def)
 {
     static const enum vision_filter by_number[] = {VISION_NEAREST, VISION_LANCZOS, VISION_BILINEAR,

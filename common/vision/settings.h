@@ -56,6 +56,9 @@ extern const float vision_clip_mean[3], vision_clip_std[3], vision_imagenet_mean
     vision_imagenet_std[3], vision_half[3];
 void vision_read_format(struct vision_settings *s, struct vision_format *f,
                         const struct vision_pixel_defaults *d);
+/* An error if the file has the central part of a resized image, a square of `side`, cut out or
+ * filled up to another size. Of families whose class in transformers does this as its file says. */
+void vision_keeps_square(struct vision_settings *s, uint32_t side);
 /* Keys that the preprocessor's file lacks have the defaults of transformers' class, although
  * published files have others. Without a file the model is as published. */
 const struct vision_pixel_defaults *vision_defaults(const struct vision_settings *s,

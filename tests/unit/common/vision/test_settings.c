@@ -120,6 +120,7 @@ static void contradictions_are_refused(void **state)
 #define PALI        "{\"model_type\":\"paligemma\",\"vision_config\":{%s}}"
 #define DEEP        "{\"model_type\":\"deepseek_ocr2\",\"vision_config\":{%s}}"
 #define MINIMAX     "{\"model_type\":\"minimax_m3_vl\",\"vision_config\":{%s}}"
+#define LLAVA       "{\"model_type\":\"llava\",\"vision_config\":{\"model_type\":\"clip_vision_model\"%s}}"
 #define INTERN      "{\"model_type\":\"internvl\",\"vision_config\":{%s}}"
     static const struct {
         const char *config, *tower, *pixels;
@@ -143,6 +144,13 @@ static void contradictions_are_refused(void **state)
         {QWEN, "", "{\"resample\":6}"},
         {QWEN, "", "{\"resample\":99}"},
         {QWEN, "", "{\"do_resize\":false}"},
+        {QWEN, "", "{\"size\":448}"},
+        {QWEN, "", "{\"size\":{\"height\":448,\"width\":448}}"},
+        {QWEN, "", "{\"size\":{}}"},
+        {PALI, "", "{\"do_center_crop\":true,\"crop_size\":112}"},
+        {PALI, "", "{\"do_pad\":true,\"pad_size\":{\"height\":448,\"width\":448}}"},
+        {LLAVA, "", "{\"size\":{\"shortest_edge\":336,\"longest_edge\":400}}"},
+        {LLAVA, "", "{\"size\":[336,336],\"do_center_crop\":true,\"crop_size\":224}"},
         {QWEN, "", "[1"},
         {PERCEPTION, "", "{\"tile_size\":450}"},
         {PERCEPTION, "", "{\"max_num_tiles\":64}"},
