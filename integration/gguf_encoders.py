@@ -87,6 +87,18 @@ def gemma(w, c):
     w.add_sliding_window_pattern([t == "sliding_attention" for t in c["layer_types"]])
 
 
+def neo(w, c):
+    encoder(w, dict(c, max_position_embeddings=c["max_length"]))
+    w.add_feed_forward_length(2 * c["intermediate_size"] // 3)
+    w.add_layer_norm_rms_eps(c["norm_eps"])
+    w.add_rope_freq_base(10000.0)
+
+
+def jina_3(w, c):
+    encoder(w, c)
+    w.add_rope_freq_base(c["rotary_emb_base"])
+
+
 def qwen3_reranker(w, c):
     decoder(w, c)
     w.add_pooling_type(gguf.PoolingType.RANK)
@@ -100,6 +112,7 @@ MODELS = {
     "nomic_bert": (ARCH.NOMIC_BERT, nomic),
     "modernbert": (ARCH.MODERN_BERT, modern),
     "eurobert": (ARCH.EUROBERT, eurobert),
+    "neobert": (ARCH.NEO_BERT, neo),
     "gemma3_text": (ARCH.GEMMA_EMBEDDING, gemma),
     "qwen3": (ARCH.QWEN3, decoder),
 }
@@ -278,7 +291,7 @@ def names_of(c, arch):
     direct = c["architectures"][0].endswith("SequenceClassification")
 
     def name(n):
-        if arch == ARCH.MODERN_BERT:
+        if arch in (ARCH.MODERN_BERT, ARCH.NEO_BERT):
             n = n.removeprefix("model.")
         n = next((n.removeprefix(p) for p in PREFIXES if n.startswith(p)), n)
         n = n.replace(".gamma", ".weight").replace(".beta", ".bias")
@@ -334,6 +347,8 @@ def write_encoder(folder, path, kind=None, packing=KIND):
     arch, more = LLAMA_EMBED if kind == "llama" else MODELS[c["model_type"]]
     if c.get("position_embedding_type") == "alibi":
         arch, more = ARCH.JINA_BERT_V2, encoder
+    if c.get("position_embedding_type") == "rotary":
+        arch, more = ARCH.JINA_BERT_V3, jina_3
     if "moe_every_n_layers" in c:
         arch, more = ARCH.NOMIC_BERT_MOE, nomic_experts
     if arch == ARCH.T5 and c["architectures"][0].endswith("EncoderModel"):

@@ -102,6 +102,8 @@ def test_scores_are_those_of_transformers(tmp_path):
         ("jina_v2", "bytes", "halves"),
         ("nomic_bert", "words", None),
         ("nomic_moe", "unigrams", None),
+        ("neobert", "words", None),
+        ("jina_flash_mean", "unigrams", None),
         ("eurobert", "cased words", None),
         ("eurobert", "bytes", "llama"),
     ],

@@ -34,6 +34,6 @@ gguf_more gguf_hy_v4, gguf_glm5_next, gguf_deepseek4, gguf_hrm_text;
 gguf_more gguf_gpt2, gguf_starcoder, gguf_gptneox, gguf_falcon, gguf_phi2, gguf_mpt, gguf_phimoe,
     gguf_chatglm, gguf_qwen, gguf_baichuan, gguf_dbrx, gguf_jais, gguf_codeshell, gguf_bitnet;
 /* Encoders: families_encoder.c. */
-gguf_more gguf_bert, gguf_jina_bert, gguf_nomic_bert, gguf_nomic_bert_moe, gguf_modern_bert,
-    gguf_gemma_embedding, gguf_t5;
+gguf_more gguf_bert, gguf_jina_bert, gguf_jina_bert_v3, gguf_neo_bert, gguf_nomic_bert,
+    gguf_nomic_bert_moe, gguf_modern_bert, gguf_gemma_embedding, gguf_t5;
 #endif

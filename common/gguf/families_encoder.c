@@ -1,5 +1,6 @@
 /* Architectures that compute vectors or scores: encoders, and decoders that see both ways. */
 #include "common/gguf/families.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -72,6 +73,26 @@ void gguf_nomic_bert_moe(const struct gguf_meta *m)
     put_word(m, "activation_function", "gelu");
     cJSON_AddBoolToObject(m->config, "use_expert_bias", false);
     meta_put(m, "type_vocab_size", type_rows(m));
+}
+
+/* The file says the width of the gated MLP, config.json that of one without a gate. llama.cpp reads
+ * the rows of attn_qkv in another order than the model's authors, whose order they have here. */
+void gguf_neo_bert(const struct gguf_meta *m)
+{
+    const double gated = meta_number_or(m, "feed_forward_length", 0);
+    meta_set(m, "intermediate_size", ceil(gated * 1.5));
+    meta_copy(m, "context_length", "max_length");
+    meta_set(m, "norm_eps", meta_number_or(m, "attention.layer_norm_rms_epsilon", 1e-6));
+}
+
+/* Jina Embeddings 3 without its adapters, which have files of their own. */
+void gguf_jina_bert_v3(const struct gguf_meta *m)
+{
+    cJSON *classes = cJSON_AddObjectToObject(m->config, "auto_map");
+    cJSON_AddStringToObject(classes, "AutoConfig", "XLMRobertaFlashConfig");
+    put_word(m, "position_embedding_type", "rotary");
+    meta_put(m, "type_vocab_size", type_rows(m));
+    meta_put(m, "rotary_emb_base", meta_number_or(m, "rope.freq_base", 10000));
 }
 
 void gguf_modern_bert(const struct gguf_meta *m)

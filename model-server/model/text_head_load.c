@@ -226,6 +226,7 @@ static const struct recipe {
     {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU_TANH, "bert."}, /* BigBird */
     {"classifier.dense", NULL, "classifier.out_proj", HEAD_TANH, NULL},
     {"pooler.dense", NULL, "classifier", HEAD_GELU, "deberta."},
+    {"dense", NULL, "classifier", HEAD_TANH, NULL}, /* NeoBERT */
     {"head.dense", "head.norm", "classifier", HEAD_GELU, NULL},
     {NULL, NULL, "score", HEAD_PLAIN, NULL},
     {NULL, NULL, "sequence_summary.summary", HEAD_PLAIN, "transformer."}, /* XLM */

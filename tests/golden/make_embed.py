@@ -75,6 +75,10 @@ CASES = {
     "llama_bidirec": dict(model_type="eurobert", num_key_value_heads=2, attention_bias=True, kind="mean", rope_parameters=dict(
         rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)),
     "llama_bidirec_rerank": dict(model_type="eurobert", num_key_value_heads=4, kind="mean", score=0.5),
+    # NeoBERT: EuroBERT whose neighbours rotate, see as_neo(); a classifier of the first token
+    "neobert": dict(model_type="eurobert", num_key_value_heads=4, kind="mean", rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    "neobert_classify": dict(model_type="eurobert", num_key_value_heads=4, kind="mean", tanh_head=3,
+                             rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
     # the repositories' own: the same arithmetic under their names and keys
     "nomic_bert": dict(model_type="nomic_bert", max_position_embeddings=60, type_vocab_size=2, kind="mean",
                        rope_parameters=dict(rope_type="dynamic", rope_theta=1000.0, factor=2.0)),
@@ -104,6 +108,8 @@ CASES = {
     # Jina ColBERT 2's repository: the same arithmetic under the names of XLM-RoBERTa Flash
     "jina_flash": dict(model_type="jina_embeddings_v3", type_vocab_size=1, pad_token_id=1, bos_token_id=0, kind="late", dense=[24],
                        rope_parameters=dict(rope_type="default", rope_theta=20000.0)),
+    "jina_flash_mean": dict(model_type="jina_embeddings_v3", type_vocab_size=1, pad_token_id=1, bos_token_id=0, kind="mean",
+                            rope_parameters=dict(rope_type="default", rope_theta=20000.0)),
     # the repository's keys and names: GTE whose rotation is none, with the published bias added to the scores; heads that are no power of two
     "jina_v2": dict(model_type="gte", type_vocab_size=2, hidden_size=96, num_attention_heads=12, alibi=True, kind="mean", much=0.1),
     "jina_v2_rerank": dict(model_type="gte", type_vocab_size=2, num_labels=1, alibi=True, kind="classify", much=0.15),
@@ -359,6 +365,29 @@ def as_nemotron(state, c):
     return {k.removeprefix("model."): v for k, v in state.items()}, c
 
 
+def as_neo(state, c):
+    """Rows of q and k in pairs, then q, k and v of each head in one matrix."""
+    heads, width = c["num_attention_heads"], c["hidden_size"]
+    for i in range(c["num_hidden_layers"]):
+        q, k, v = (state.pop(f"layers.{i}.self_attn.{n}_proj.weight").view(heads, -1, width) for n in "qkv")
+        q, k = (x.view(heads, 2, -1, width).transpose(1, 2).reshape(heads, -1, width) for x in (q, k))
+        state[f"layers.{i}.qkv.weight"] = torch.cat([q, k, v], 1).reshape(-1, width)
+    in_rows(state, ["mlp.gate_proj", "mlp.up_proj"], "ffn.w12")
+    state = renamed(state, [("embed_tokens", "encoder"), ("layers.", "transformer_encoder."), ("self_attn.o_proj", "wo"), ("mlp.down_proj", "ffn.w3"),
+                            ("input_layernorm", "attention_norm"), ("post_attention_layernorm", "ffn_norm")])
+    state = {k.replace("norm.weight", "layer_norm.weight") if k == "norm.weight" else k: v for k, v in state.items()}
+    return {f"model.{k}": v.contiguous() for k, v in state.items()}, dict(
+        model_type="neobert", hidden_size=width, num_hidden_layers=c["num_hidden_layers"], num_attention_heads=heads, vocab_size=c["vocab_size"],
+        intermediate_size=c["intermediate_size"] * 3 // 2, norm_eps=c["rms_norm_eps"], max_length=c["max_position_embeddings"], pad_token_id=0)
+
+
+def tanh_head(g, width, labels):
+    """A matrix, tanh, another matrix, both with biases, of the first token."""
+    shapes = {"dense.weight": (width, width), "dense.bias": (width,), "classifier.weight": (labels, width), "classifier.bias": (labels,)}
+    w = {k: (torch.randn(shape, generator=g) * 0.1).bfloat16().float() for k, shape in shapes.items()}
+    return w, lambda h: w["classifier.weight"] @ torch.tanh(w["dense.weight"] @ h[0] + w["dense.bias"]) + w["classifier.bias"]
+
+
 def as_gemma_2(state, c):
     """The published file does not say what its `text_config` is, and may have another model's towers."""
     c.pop("model_type")
@@ -371,14 +400,14 @@ def with_scalars(model):
 
 
 WITH = {"nomic_moe": with_experts, "embeddinggemma_2": with_scalars}
-AS = {"jina_flash": as_flash, "embeddinggemma_2": as_gemma_2, "splade_gte": as_new, "llama_bidirec": as_nemotron, "llama_bidirec_rerank": as_nemotron, "ultrabert_listed": as_listed, "nomic_moe": as_nomic_2, "jina_v2": as_jina, "jina_v2_rerank": as_jina, "nomic_bert": as_nomic, "nomic_bert_classify": as_nomic, "gte": as_new, "gte_rerank": as_new}
+AS = {"jina_flash_mean": as_flash, "neobert": as_neo, "neobert_classify": as_neo, "jina_flash": as_flash, "embeddinggemma_2": as_gemma_2, "splade_gte": as_new, "llama_bidirec": as_nemotron, "llama_bidirec_rerank": as_nemotron, "ultrabert_listed": as_listed, "nomic_moe": as_nomic_2, "jina_v2": as_jina, "jina_v2_rerank": as_jina, "nomic_bert": as_nomic, "nomic_bert_classify": as_nomic, "gte": as_new, "gte_rerank": as_new}
 
 
 def make(name, case):
     case = dict(case)
     kind, dense, old = case.pop("kind"), case.pop("dense", []), case.pop("old_norms", False)
     biased, temperature = case.pop("alibi", False), case.pop("score", None)
-    pooling = case.pop("sparse", ("max", "relu"))
+    pooling, labelled = case.pop("sparse", ("max", "relu")), case.pop("tanh_head", None)
     much = case.pop("much", 0.2)  # of gated MLPs without a norm before: rounding errors of fp32 would grow to the bound
     out = f"build/golden/embed/{name}"
     os.makedirs(out, exist_ok=True)
@@ -402,13 +431,14 @@ def make(name, case):
         model.base_model.rotary_emb.inv_freq.zero_()
     model.config._attn_implementation = "eager"
     score = (torch.randn((1, config.hidden_size), generator=g) * 0.1).bfloat16().float() if temperature else None
+    own_head, logits_of = tanh_head(g, config.hidden_size, labelled) if labelled else ({}, None)
     if kind == "late":
         layers = late_modules(out, dense, config.hidden_size, name == "pylate")
     if kind == "splade":
         sparse_module(out, pooling)
     results = []
     if kind != "late":
-        layers = modules(out, "mean", dense, config.hidden_size) if kind in ("mean", "encoder") and not temperature else []
+        layers = modules(out, "mean", dense, config.hidden_size) if kind in ("mean", "encoder") and not (temperature or labelled) else []
     # errors of a sum grow with the text
     for n, ids in enumerate(texts(g, config.vocab_size, LENGTHS[:3] if pooling[0] == "sum" else LENGTHS)):
         types = [int(i > len(ids) // 2) for i in range(len(ids))] if biased or config.model_type in TYPED else None
@@ -422,6 +452,8 @@ def make(name, case):
         text = dict(ids=ids, token_type_ids=types)
         if temperature:
             text["logits"] = (score @ got.last_hidden_state[0].mean(0) / temperature).tolist()
+        elif labelled:
+            text["logits"] = logits_of(got.last_hidden_state[0]).tolist()
         elif kind in ("mean", "encoder"):
             h = got.last_hidden_state[0]
             x = h.mean(0)
@@ -458,6 +490,9 @@ k: v.contiguous().bfloat16() for k, v in model.state_dict().items()}
     if temperature:
         state["score.weight"] = score.bfloat16()
         said |= dict(architectures=["LlamaBidirectionalForSequenceClassification"], temperature=temperature, id2label={"0": "LABEL_0"})
+    if labelled:
+        state |= {k: v.bfloat16() for k, v in own_head.items()}
+        said |= dict(architectures=["NeoBERTForSequenceClassification"], id2label={str(i): f"LABEL_{i}" for i in range(labelled)})
     save_file(state, f"{out}/model.safetensors")
     json.dump(said, open(f"{out}/config.json", "w"), indent=1)
     json.dump(dict(name=name, texts=results), open(f"{out}/golden.json", "w"))
