@@ -295,6 +295,27 @@ static bool add_prefixes(struct sentence *s, const cJSON *j)
     return whole;
 }
 
+/* Jina Embeddings 3: of tasks that have no prompt of that name. */
+static int add_instructions(struct sentence *s, const char *dir, struct err *e)
+{
+    cJSON *j;
+    const cJSON *p;
+    bool whole = true;
+    if (read_json(dir, "config.json", CONFIG_JSON, &j, e))
+        return -1;
+    cJSON_ArrayForEach(p, json_get(j, "task_instructions"))
+    {
+        if (!cJSON_IsString(p) || !p->string || s->n_prompts == SENTENCE_MAX_PROMPTS ||
+            sentence_prompt(s, p->string))
+            continue;
+        struct sentence_prompt *q = &s->prompts[s->n_prompts++];
+        *q = (struct sentence_prompt){strdup(p->string), strdup(p->valuestring)};
+        whole &= q->name && q->text;
+    }
+    cJSON_Delete(j);
+    return whole ? 0 : err_nomem(e);
+}
+
 static int read_prompts(struct sentence *s, const char *dir, struct err *e)
 {
     cJSON *j;
@@ -318,7 +339,7 @@ static int read_prompts(struct sentence *s, const char *dir, struct err *e)
     if (named)
         whole &= (s->default_prompt = strdup(named)) != NULL;
     cJSON_Delete(j);
-    return whole ? 0 : err_nomem(e);
+    return whole ? add_instructions(s, dir, e) : err_nomem(e);
 }
 
 /* A class of torch. One that is not known changes nothing. */

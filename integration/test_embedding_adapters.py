@@ -9,7 +9,7 @@ import struct
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from serving import Service, data
+from serving import Service, data, wait_for
 
 TEXTS = ["Hello world", "a", "the sun is shining on a very long street"]
 RANK, ALPHA = 4, 8
@@ -82,6 +82,91 @@ def test_vectors_with_adapters(tmp_path, name, ranks):
         assert np.array_equal(each[1], alone[0]) and np.array_equal(each[2], alone[1])
         r = s.post("/v1/embeddings", {"input": "a", "task": "three"})
         assert r.status_code == 400 and "three" in r.json()["error"]["message"]
+
+
+TASKS = ["retrieval.query", "retrieval.passage", "separation"]
+QUERY = "find the "
+
+
+def with_tasks(to):
+    """As Jina Embeddings 3 lies in its repository: adapters of all matrices and tables in the checkpoint. The folders of each task with
+    the update in the weights, and one without any."""
+    rng, rank, n = np.random.default_rng(5), 4, len(TASKS)
+    source = data("embed/xlm_roberta_cls")
+    config = json.loads((source / "config.json").read_text())
+    config |= {"position_embedding_type": "rotary", "rotary_emb_base": 20000.0, "lora_rank": rank, "lora_alpha": 2,
+               "auto_map": {"AutoConfig": "jinaai/xlm-roberta-flash-implementation--configuration_xlm_roberta.XLMRobertaFlashConfig"}}
+    flash = {"attention.self.query": None, "attention.output.dense": "mixer.out_proj", "attention.output.LayerNorm": "norm1",
+             "intermediate.dense": "mlp.fc1", "output.LayerNorm": "norm2", "output.dense": "mlp.fc2"}
+    old, new = weights(source), {}
+    old = {k.removeprefix("roberta."): v for k, v in old.items() if "pooler" not in k and "position" not in k}
+    for key, v in old.items():
+        if ".self." in key and ".query." not in key:
+            continue
+        if ".self.query." in key:
+            v = np.concatenate([old[key.replace("query", part)] for part in ("query", "key", "value")])
+            key = key.replace("attention.self.query", "mixer.Wqkv")
+        key = key.replace("encoder.layer.", "encoder.layers.").replace("embeddings.LayerNorm", "emb_ln")
+        for a, b in flash.items():
+            key = key.replace(a, b) if b else key
+        new["roberta." + key] = v
+    plain, inside, merged = dict(new), {}, [dict(new) for _ in TASKS]
+    for key, v in new.items():
+        if v.ndim == 1:
+            inside[key] = v
+            continue
+        table, base = "embeddings" in key, key.removesuffix("weight") + "parametrizations.weight."
+        shapes = ((n, v.shape[0], rank), (n, rank, v.shape[1])) if table else ((n, rank, v.shape[1]), (n, v.shape[0], rank))
+        a, b = (rng.normal(0, 0.3, s).astype(np.float32) for s in shapes)
+        inside |= {base + "original": v, base + "0.lora_A": a, base + "0.lora_B": b}
+        for t in range(n):
+            merged[t][key] = v + (a[t] @ b[t] if table else b[t] @ a[t]) * 2 / rank
+    dense = np.eye(64, dtype=np.float32)  # of vectors that nothing reads
+    inside |= {"roberta.pooler.dense.parametrizations.weight.original": dense, "roberta.pooler.dense.bias": dense[0],
+               "roberta.pooler.dense.parametrizations.weight.0.lora_A": np.stack([dense[:rank]] * n),
+               "roberta.pooler.dense.parametrizations.weight.0.lora_B": np.stack([dense[:, :rank]] * n)}
+    folders = []
+    more = {"lora_adaptations": TASKS, "task_instructions": {TASKS[0]: QUERY, TASKS[1]: "", TASKS[2]: ""}}
+    for name, tensors, keys in [("inside", inside, more), ("plain", plain, {}), *((t, m, {}) for t, m in zip(TASKS, merged))]:
+        shutil.copytree(source, to / name, ignore=shutil.ignore_patterns("golden.json"))
+        (to / name / "config.json").write_text(json.dumps(config | keys))
+        save_file({k: np.ascontiguousarray(v) for k, v in tensors.items()}, to / name / "model.safetensors")
+        folders.append(to / name)
+    return folders
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_adapters_inside_the_checkpoint(tmp_path, ranks):
+    """Jina's `task` chooses one and its prompt, and so does what asks for a query's prompt; none is used where none is asked for."""
+    whole, plain, *merged = with_tasks(tmp_path)
+    with Service(plain) as s:
+        base = vectors(s)
+    want = []
+    for i, folder in enumerate(merged):
+        with Service(folder) as s:
+            want.append(vectors(s, [QUERY + t for t in TEXTS] if i == 0 else TEXTS))
+    with Service(whole, num_shard=ranks) as s:
+        assert np.abs(vectors(s) - base).max() < 1e-5
+        alone = [vectors(s, task=t) for t in TASKS]
+        for got, w in zip(alone, want):
+            assert np.abs(got - w).max() < 1e-5 and np.abs(got - base).max() > 1e-2
+        assert np.array_equal(vectors(s, input_type="query"), alone[0]) and np.array_equal(vectors(s, input_type="passage"), alone[1])
+        assert np.array_equal(vectors(s, prompt_name=TASKS[0], task=TASKS[0]), alone[0])
+        with concurrent.futures.ThreadPoolExecutor(9) as pool:
+            each = list(pool.map(lambda i: vectors(s, TEXTS * 5, task=TASKS[i % 3])[:3], range(18)))
+        assert all(np.array_equal(v, alone[i % 3]) for i, v in enumerate(each))
+        r = s.post("/v1/embeddings", {"input": "a", "task": "three"})
+        assert r.status_code == 400 and "three" in r.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("change, word", [({"lora_adaptations": TASKS[:2]}, "shape"), ({"lora_rank": 3}, "shape"), ({"lora_rank": 40}, "lora_rank"),
+                                          ({"lora_adaptations": "x"}, "lora_adaptations"), ({"lora_alpha": 1e300}, "lora_alpha")])
+def test_adapters_inside_that_do_not_fit(tmp_path, change, word):
+    whole = with_tasks(tmp_path)[0]
+    (whole / "config.json").write_text(json.dumps(json.loads((whole / "config.json").read_text()) | change))
+    s = Service(whole, ready=False)
+    wait_for(lambda: not s.alive(), 30)
+    assert word in s.log and s.p.returncode != 0
 
 
 def test_a_pool_that_holds_one_of_two(tmp_path):

@@ -1,9 +1,15 @@
 #include "model-server/adapter_list.h"
 #include "common/cleanup.h"
 #include "common/hub/cache.h"
+#include "common/json/json.h"
 #include "common/log/log.h"
+#include "common/model_file.h"
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { CONFIG_BYTES = 16 * 1024 * 1024 };
 
 static void source_free(struct adapter_source *s)
 {
@@ -28,7 +34,8 @@ static int read_item(struct adapter_source *out, const char *item, struct err *e
     char *dir CLEANUP(cleanup_free) = hub_resolve(from, revision, e);
     if (!dir)
         return err_wrap(e, "--lora-adapters");
-    *out = (struct adapter_source){STEAL(name), STEAL(dir)}; /* the name ends at its '@' or '=' */
+    *out = (struct adapter_source){.name = STEAL(name),
+                                   .dir = STEAL(dir)}; /* the name ends at its '@' or '=' */
     return 0;
 }
 
@@ -62,6 +69,36 @@ int adapter_list_read(struct adapter_list *l, const struct flag_list *items, boo
         l->n += (uint32_t)rc;
     }
     return 0;
+}
+
+int adapter_list_inside(struct adapter_list *l, const char *dir, struct err *e)
+{
+    char path[PATH_MAX];
+    const cJSON *name;
+    if (snprintf(path, sizeof(path), "%s/config.json", dir) >= PATH_MAX)
+        return 0;                  /* the model reports it */
+    struct err ignored = ERR_INIT; /* as this */
+    cJSON *j = model_file_json(path, CONFIG_BYTES, &ignored);
+    const cJSON *names = json_get(j, "lora_adaptations");
+    const size_t n = cJSON_IsArray(names) ? (size_t)cJSON_GetArraySize(names) : 0;
+    struct adapter_source *all = n ? realloc(l->v, (l->n + n) * sizeof(*all)) : NULL;
+    int rc = n && !all ? err_nomem(e) : 0;
+    if (all)
+        l->v = all;
+    uint32_t at = 0;
+    cJSON_ArrayForEach(name, names)
+    {
+        struct adapter_source s = {.inside = ++at};
+        if (!all || rc || !cJSON_IsString(name) || !*name->valuestring)
+            continue;
+        s.name = strdup(name->valuestring);
+        s.dir = strdup(dir);
+        l->v[l->n++] = s;
+        if (!s.name || !s.dir)
+            rc = err_nomem(e);
+    }
+    cJSON_Delete(j);
+    return rc;
 }
 
 void adapter_list_free(struct adapter_list *l)

@@ -15,5 +15,8 @@ struct adapter_list {
  * after an error. */
 int adapter_list_read(struct adapter_list *l, const struct flag_list *items, bool skip_missing,
                       struct err *e);
+/* Appends the adapters inside the model's checkpoint in `dir`, under the names of its config.json.
+ * ERR_VALIDATION: `l` has such a name. */
+int adapter_list_inside(struct adapter_list *l, const char *dir, struct err *e);
 void adapter_list_free(struct adapter_list *l);
 #endif

@@ -309,7 +309,8 @@ int shard_load(struct shard *s, const struct serve_config *c,
     phase(s, STARTUP_CONFIG);
     if (!(s->dir = hub_resolve_model(c->model_id, c->revision, c->mmproj, e)) ||
         adapter_list_read(&s->adapters, &c->lora_adapters, c->skip_missing_adapters, e) ||
-        !(s->ops = backend_find(c->device, e)) || load_cluster(s, c, e))
+        adapter_list_inside(&s->adapters, s->dir, e) || !(s->ops = backend_find(c->device, e)) ||
+        load_cluster(s, c, e))
         return -1;
     begin_reading(&reading, s, c);
     phase(s, STARTUP_TOKENIZER);

@@ -212,7 +212,7 @@ static const char *prefixed(const struct arch *a, const char *name, int k, char 
     return out;
 }
 
-const char *arch_name_in_file(const struct arch *a, const char *name, int i, char *out, size_t cap)
+static const char *spelling(const struct arch *a, const char *name, int i, char *out, size_t cap)
 {
     static const char model[] = "model.", head[] = "lm_head";
     char of[512];
@@ -230,6 +230,20 @@ const char *arch_name_in_file(const struct arch *a, const char *name, int i, cha
     if (!inner && strncmp(name, head, sizeof(head) - 1) != 0)
         return "";
     snprintf(out, cap, "%s%s", text_prefixes[at], inner ? name + sizeof(model) - 1 : name);
+    return out;
+}
+
+const char *arch_name_in_file(const struct arch *a, const char *name, int i, char *out, size_t cap)
+{
+    static const char weight[] = ".weight";
+    char of[512];
+    if (!a->parametrized || i % 2 == 0)
+        return spelling(a, name, a->parametrized ? i / 2 : i, out, cap);
+    const char *plain = spelling(a, name, i / 2, of, sizeof(of));
+    const size_t n = plain ? strlen(plain) : 0, end = sizeof(weight) - 1;
+    if (n < end || strcmp(plain + n - end, weight) != 0)
+        return plain ? "" : NULL;
+    snprintf(out, cap, "%.*s.parametrizations.weight.original", (int)(n - end), plain);
     return out;
 }
 

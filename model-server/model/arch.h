@@ -8,7 +8,8 @@
 /* The role of a tensor. W_QKV, W_GATE_UP and W_MOE_GATE_UP contain several matrices. */
 enum role {
     W_EMBED,
-    W_EMBED_MORE, /* rows after those of W_EMBED, where both have whole names */
+    W_EMBED_MORE,   /* rows after those of W_EMBED, where both have whole names */
+    W_EMBED_INSIDE, /* of decoder_spec.inside: a whole name */
     W_EMBED_NORM,
     W_POSITIONS,
     W_TOKEN_TYPES,
@@ -245,10 +246,12 @@ struct arch {
     /* Tensor names without ".weight" and ".bias"; the first * is the layer, the second the
      * expert. Whole names: W_SINKS, W_SELECT_BIAS, W_EXPERT_SCALE, W_ROUTER_SCALE, W_LAYER_SCALE,
      * W_ALTUP_SCALE, W_STREAM_*, W_INDEX_POOL_*, W_ENTRY_GATE, W_ENTRY_BIAS, W_EXPERT_IDS,
-     * W_ATTN_SCALE, W_MLP_SCALE, W_ATTN_TANH, W_MLP_TANH, W_TILE_*_GATE, W_MIX_{RATE,DT,SKIP,NORM}
-     * and tensors with all experts, whose biases end in "_bias". | separates the names of one role
-     * in different files. */
+     * W_EMBED_INSIDE, W_ATTN_SCALE, W_MLP_SCALE, W_ATTN_TANH, W_MLP_TANH, W_TILE_*_GATE,
+     * W_MIX_{RATE,DT,SKIP,NORM} and tensors with all experts, whose biases end in "_bias". |
+     * separates the names of one role in different files. */
     const char *names[W_ROLES];
+    /* torch's parametrize was used: "x.weight" may be "x.parametrizations.weight.original". */
+    bool parametrized;
     /* Pairs {usual, own} of keys of config.json, {NULL, NULL} at the end, or NULL: see config.h. */
     const struct config_key *keys;
     /* with decoder_spec.second_stack or .paired: names of layers alone; or NULL */

@@ -246,6 +246,17 @@ static int embed_narrow(struct decoder *d, const struct decoder_part *p, struct 
     return 0;
 }
 
+/* What adapters inside the checkpoint add to rows of the table. */
+static void embed_inside(struct decoder *d, float *x, float *rows)
+{
+    const struct decoder_spec *m = &d->spec;
+    if (!d->embed_inside || !d->adapters)
+        return;
+    d->ops->embed(d->dev, rows, d->embed_inside, 0, 1);
+    d->ops->lora(d->dev, x, m->hidden, rows, spec_inside_width(m),
+                 adapters_sets(d->adapters, 0, LORA_EMBED));
+}
+
 int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
@@ -258,6 +269,7 @@ int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e
     else if (decoder_embed_rows(d, x, p->n, e) ||
              (spec_reads_embedding(m) && decoder_embed_rows(d, s->embedded, p->n, e)))
         return -1;
+    embed_inside(d, x, decoder_rows(d, s->r, p));
     if (s->n_given)
         d->ops->give_rows(d->dev, x, s->given, m->hidden, false);
     if (s->n_given && spec_reads_embedding(m))

@@ -109,6 +109,7 @@ struct decoder {
     struct weight *embed;         /* [vocabulary slice, hidden] */
     struct weight *other_embed;   /* with spec.n_other: what is added to rows of `embed`, or NULL */
     struct weight *positions;     /* [positions, hidden], of each type of token */
+    struct weight *embed_inside;  /* [vocab, spec_inside_width()], or NULL */
     struct weight *embed_project; /* [hidden, embed_dim], or NULL */
     struct weight *head_project;  /* [embed_dim or hidden, hidden], or NULL */
     float *head_project_bias;     /* with spec.head_dense, or NULL */

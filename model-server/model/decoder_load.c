@@ -378,6 +378,7 @@ void decoder_free(struct decoder *d)
     layer_free_weight(d, d->embed);
     layer_free_weight(d, d->other_embed);
     layer_free_weight(d, d->positions);
+    layer_free_weight(d, d->embed_inside);
     layer_free_weight(d, d->embed_project);
     decoder_altup_free(d);
     decoder_mixed_free_last(d);

@@ -285,6 +285,37 @@ static void load_embed_project(struct loader *l)
         l->d->embed_bias = loader_bias(l, W_EMBED_PROJECT, NO_LAYER, s->hidden);
 }
 
+/* The rows a of all adapters inside the checkpoint side by side, and ones: struct inside_spec. */
+static void load_inside(struct loader *l)
+{
+    struct decoder *d = l->d;
+    const struct decoder_spec *s = &d->spec;
+    const uint32_t n = s->inside.n, rank = s->inside.rank, width = spec_inside_width(s);
+    const int64_t rows = s->vocab;
+    if (!l->c || d->sample)
+        return;
+    struct mat_part of = loader_table(l, W_EMBED_INSIDE, NO_LAYER, "", n * rows, rank);
+    loader_numbers(l, &of);
+    float *table = l->failed ? NULL : calloc((size_t)rows * width, sizeof(*table));
+    if (!table && !l->failed)
+        loader_nomem(l);
+    for (int64_t i = 0; table && i < rows; i++) {
+        float *row = table + i * width;
+        for (uint32_t t = 0; t < n; t++)
+            for (uint32_t r = 0; r < rank; r++)
+                row[t * rank + r] = number_at(of.data, of.dtype, (t * rows + i) * rank + r);
+        row[n * rank] = 1;
+    }
+    struct mat_part p = {.data = table,
+                         .dtype = DT_F32,
+                         .rows = rows,
+                         .cols = width,
+                         .row_stride = width,
+                         .col_stride = 1};
+    d->embed_inside = table ? loader_pack(l, &p, 1, DT_F32, QUANT_NONE) : NULL;
+    free(table);
+}
+
 /* Loads everything before the layers. Returns the size of the embedding table. */
 struct amount decoder_load_first(struct loader *l)
 {
@@ -297,6 +328,10 @@ struct amount decoder_load_first(struct loader *l)
     }
     const struct amount embed = d->tables = d->weights;
     decoder_other_load(l);
+    if (s->inside.n) {
+        load_inside(l);
+        d->tables = d->weights;
+    }
     if (s->learned_positions) {
         if (s->sines)
             load_sines(l);

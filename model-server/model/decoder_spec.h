@@ -76,6 +76,14 @@ static inline bool attn_gate_by_head(enum attn_gate g) { return g >= ATTN_GATE_B
 /* Layers that have a learned logit for each head: see struct attn. */
 enum sinks { SINKS_NONE, SINKS_ALL, SINKS_WINDOWS };
 
+/* Adapters inside the checkpoint, which change the table of embeddings too: row `id` of it grows by
+ * a_t[id] b_t for adapter t. The rows a of all adapters, side by side, are one narrow table, from
+ * which an adapter's matrix selects its own (LORA_EMBED). A last column of 1 stands for what a
+ * token of type 0 adds. */
+struct inside_spec {
+    uint32_t n, rank; /* n 0: there are none */
+};
+
 struct norm_spec {
     enum norm_kind kind;
     float eps;
@@ -419,6 +427,7 @@ struct decoder_spec {
     /* Token types (segments): a row of each is added as well (BERT; 0: none). Token i of segment
      * t uses row i + t * spec_position_rows() of one table. */
     uint32_t token_types;
+    struct inside_spec inside;
     bool first_type_only; /* texts with other token types are refused */
     bool refuses_id;      /* texts with the token `refused_id` are refused */
     uint32_t refused_id;
@@ -473,6 +482,13 @@ static inline uint32_t spec_position_rows(const struct decoder_spec *s)
 static inline uint32_t spec_position_end(const struct decoder_spec *s)
 {
     return s->max_positions + (s->token_types > 1 ? s->token_types - 1 : 0) * spec_position_rows(s);
+}
+/* Columns of the narrow table of decoder_spec.inside, some of them zeros. */
+static inline uint32_t spec_inside_width(const struct decoder_spec *s)
+{
+    enum { MULTIPLE = 16 };
+    const uint32_t n = s->inside.n * s->inside.rank + 1;
+    return s->inside.n ? (n + MULTIPLE - 1) / MULTIPLE * MULTIPLE : 0;
 }
 /* Width of the embedding up to its norm. */
 static inline uint32_t spec_embed_dim(const struct decoder_spec *s)

@@ -199,11 +199,15 @@ void body_prompt(const struct call *c, struct body *b, struct object root, struc
     const char *type = body_str(b, root, "input_type", false), *key = type ? "input_type" : "task";
     const char *task = body_str(b, root, "task", false), *word = type ? type : task;
     ask->prompt_name = body_str(b, root, "prompt_name", false);
+    if (!b->failed && ask->prompt_name && task && edge_has_adapter(c->edge, task))
+        ask->adapter = task;
     if (b->failed || !word || ask->prompt_name)
         return;
     const bool known = texts_prompt(c, word, ask);
     if (task && edge_has_adapter(c->edge, task))
         ask->adapter = task;
+    else if (ask->prompt_name && edge_has_adapter(c->edge, ask->prompt_name))
+        ask->adapter = ask->prompt_name;
     else if (!known)
         body_fail(b, root, key, "`%s`: this model has no prompt `%.60s`", key, word);
 }

@@ -6,6 +6,8 @@
 #include "model-server/model/arch.h"
 #include <string.h>
 
+enum { MOST_INSIDE = 32, MOST_RANK = 64 };
+
 /* LUKE's other classes classify entities, of which a text here has none. */
 static void check_luke(struct config *c)
 {
@@ -45,7 +47,25 @@ static const struct arch flash = {
     .configure = configure_flash,
 };
 
-/* The same with rotations in place of learned positions (Jina ColBERT 2). */
+/* Jina Embeddings 3 has an adapter for each task inside the checkpoint. */
+static void adapters_inside(struct config *c, struct decoder_spec *s)
+{
+    const cJSON *tasks = json_get(c->root, "lora_adaptations");
+    if (!tasks || cJSON_IsNull(tasks))
+        return;
+    const int n = cJSON_IsArray(tasks) ? cJSON_GetArraySize(tasks) : 0;
+    if (n < 1 || n > MOST_INSIDE)
+        config_fail(c, "`lora_adaptations` must be a list of up to %d names", MOST_INSIDE);
+    if (s->token_types > 1)
+        config_fail(c, "`type_vocab_size`: with `lora_adaptations` only 1 is supported");
+    s->inside = (struct inside_spec){.n = c->failed ? 0 : (uint32_t)n,
+                                     .rank = config_u32_or(c, "lora_rank", 4, 1, MOST_RANK)};
+    if (spec_inside_width(s) > s->hidden)
+        config_fail(c, "`lora_rank`: %d adapters of rank %u are together wider than the model", n,
+                    s->inside.rank);
+}
+
+/* The same with rotations in place of learned positions (Jina ColBERT 2, Jina Embeddings 3). */
 static void configure_rotary(struct config *c, struct decoder_spec *s)
 {
     const double theta = config_num_or(c, "rotary_emb_base", 10000);
@@ -57,9 +77,7 @@ static void configure_rotary(struct config *c, struct decoder_spec *s)
         config_fail(c, "`rotary_emb_dim`: only the width of a head is supported");
     if (config_num_or(c, "rotary_emb_scale_base", 0) != 0)
         config_fail(c, "`rotary_emb_scale_base` is not supported");
-    if (json_get(c->root, "lora_adaptations"))
-        config_fail(c, "`lora_adaptations`: adapters inside the checkpoint (Jina Embeddings 3) are "
-                       "not supported");
+    adapters_inside(c, s);
     s->act = config_act(c, "hidden_act", "gelu");
     s->mlp = MLP_PLAIN;
     s->bias.qkv = s->bias.o = s->bias.mlp = true;
@@ -68,7 +86,10 @@ static void configure_rotary(struct config *c, struct decoder_spec *s)
 
 static const struct arch rotary = {
     .prefix = "roberta.",
+    .parametrized = true,
     .names = {[W_EMBED] = "roberta.embeddings.word_embeddings",
+              [W_EMBED_INSIDE] =
+                  "roberta.embeddings.word_embeddings.parametrizations.weight.0.lora_A",
               [W_TOKEN_TYPES] = "roberta.embeddings.token_type_embeddings",
               [W_EMBED_NORM] = "roberta.emb_ln",
               [W_QKV] = FLASH_LAYER "mixer.Wqkv",

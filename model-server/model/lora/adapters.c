@@ -107,7 +107,8 @@ static int open_one(struct adapters *a, uint32_t number, const struct adapter_so
     if (adapters_find(a, from->name))
         return err_set(e, ERR_VALIDATION, "two adapters are called `%s`", from->name);
     ad->name = from->name;
-    if (lora_open(&ad->file, from->dir, &a->base, e))
+    if (from->inside ? lora_open_inside(&ad->file, from->dir, from->inside - 1, &a->base, e)
+                     : lora_open(&ad->file, from->dir, &a->base, e))
         return err_wrap(e, "adapter `%s`", from->name);
     ad->content = content_of(from->dir);
     for (uint32_t i = 0; i < ad->file.n; i++) {
@@ -253,7 +254,7 @@ uint32_t adapters_add(struct adapters *a, const struct adapter_source *from, str
         return err_set(e, ERR_VALIDATION, "there is no place for another adapter: %u are there",
                        a->n),
                0;
-    struct adapter_source own = {strdup(from->name), from->dir};
+    struct adapter_source own = {strdup(from->name), from->dir, from->inside};
     if (!own.name)
         return err_nomem(e), 0;
     int rc = open_one(a, number, &own, e);

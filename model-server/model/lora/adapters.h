@@ -14,7 +14,8 @@
 
 struct adapter_source {
     const char *name; /* what requests call it */
-    const char *dir;  /* of adapter_config.json */
+    const char *dir;  /* of adapter_config.json, or a GGUF file */
+    uint32_t inside;  /* 1 + its place among those inside the checkpoint in `dir`; 0: none */
 };
 
 struct adapters;

@@ -3,6 +3,7 @@
 #include "common/hub/names.h"
 #include "common/json/json.h"
 #include "model-server/model/lora/lora_gguf.h"
+#include "model-server/model/lora/lora_inside.h"
 #include "model-server/model/lora/lora_place.h"
 #include "model-server/model/lora/lora_recur.h"
 #include <assert.h>
@@ -203,10 +204,14 @@ static int add_pair(struct lora_search *s, uint32_t layer, enum lora_site site, 
     char module[NAME_LEN];
     for (const char *name = s->base->arch->names[role]; name && !a && !b;) { /* each spelling */
         const char *end = strchrnul(name, '|'), *star = strchr(name, '*');
-        if (!star || star > end)
+        const bool once = site == LORA_EMBED;
+        if (!once && (!star || star > end))
             return 0;
-        snprintf(module, sizeof(module), "%.*s%u%.*s", (int)(star - name), name, layer,
-                 (int)(end - star - 1), star + 1);
+        if (once)
+            snprintf(module, sizeof(module), "%.*s", (int)(end - name), name);
+        else
+            snprintf(module, sizeof(module), "%.*s%u%.*s", (int)(star - name), name, layer,
+                     (int)(end - star - 1), star + 1);
         a = find(s, module, 'A');
         b = find(s, module, 'B');
         name = *end ? end + 1 : NULL;
@@ -287,6 +292,8 @@ static int collect(struct lora_search *s)
                 {W_MIX_BETA_DECAY, LORA_MIX_GATES, .recurs = true},
                 {W_MIX_OUT, LORA_MIX_OUT, .recurs = true}};
     const struct decoder_spec *spec = s->base->spec;
+    if (spec->inside.n && add_pair(s, 0, LORA_EMBED, W_EMBED))
+        return -1;
     for (uint32_t layer = 0; layer < spec->n_layers; layer++)
         for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
             if (rows[i].recurs == lora_is_recur(spec, layer, rows[i].role) &&
@@ -351,6 +358,17 @@ static int open_folder(struct lora_adapter *l, const char *dir, const struct lor
     return rc;
 }
 
+int lora_open_inside(struct lora_adapter *l, const char *dir, uint32_t index,
+                     const struct lora_base *base, struct err *e)
+{
+    struct lora_config c = {.path = dir};
+    *l = (struct lora_adapter){.n = 0};
+    if (lora_inside_read(l, dir, index, base, &c.alpha, e) == 0 && match(l, base, &c, e) == 0)
+        return 0;
+    lora_close(l);
+    return -1;
+}
+
 int lora_open(struct lora_adapter *l, const char *dir, const struct lora_base *base, struct err *e)
 {
     *l = (struct lora_adapter){.n = 0};
@@ -364,6 +382,7 @@ void lora_close(struct lora_adapter *l)
 {
     free(l->pairs);
     lora_gguf_close(l);
+    lora_inside_close(l);
     tensor_file_close(&l->file);
     *l = (struct lora_adapter){.n = 0};
 }

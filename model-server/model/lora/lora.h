@@ -27,6 +27,7 @@ enum lora_site {
     LORA_MIX_IN,
     LORA_MIX_GATES,
     LORA_MIX_OUT,
+    LORA_EMBED,  /* the table of embeddings, with layer 0: decoder_spec.inside */
     LORA_Q_GATE, /* gated attention: the rows after each head's q, or the gate's matrix */
     LORA_SITES
 };
@@ -47,8 +48,9 @@ struct lora_pair {
 
 struct lora_adapter {
     struct tensor_file file;
-    struct gguf_set *gguf; /* of an adapter in one file: lora_gguf.h; NULL: a folder */
-    void **copies;         /* what of it is not as in the file */
+    struct gguf_set *gguf;     /* of an adapter in one file: lora_gguf.h; NULL: a folder */
+    struct checkpoint *inside; /* of an adapter inside a checkpoint: lora_inside.h */
+    void **copies;             /* what of it is not as in the file */
     uint32_t n_copies;
     struct lora_pair *pairs; /* by layer */
     uint32_t n;
@@ -65,6 +67,9 @@ struct lora_base {
  * another kind of adapter, a tensor of an unsupported matrix, a shape that does not match the
  * model. Tensors stay mapped until lora_close(); after a failure there is nothing to close. */
 int lora_open(struct lora_adapter *l, const char *dir, const struct lora_base *base, struct err *e);
+/* The same of adapter `index` of those inside the checkpoint in `dir`: decoder_spec.inside. */
+int lora_open_inside(struct lora_adapter *l, const char *dir, uint32_t index,
+                     const struct lora_base *base, struct err *e);
 void lora_close(struct lora_adapter *l);
 
 /* This rank's part of row r of A, `columns` elements, and of column r of B, n elements, as stored.

@@ -265,15 +265,29 @@ static uint32_t row_of_entries(const struct lora_pair *p, const struct lora_base
 
 /* ---------------------------------------------------------------- kinds of sublayers */
 
-enum kind { RECURRENT, FEED_FORWARD, LATENT, ENTRIES, HEADS };
+static void place_embed(const struct lora_base *base, struct lora_pair *p, uint32_t *inputs,
+                        uint32_t *outputs)
+{
+    *inputs = p->columns = p->most_columns = spec_inside_width(base->spec);
+    *outputs = p->n = p->most_n = base->spec->hidden;
+}
+
+static uint32_t row_of_embed(const struct lora_pair *p, const struct lora_base *base, uint32_t i)
+{
+    (void)p, (void)base;
+    return i;
+}
+
+enum kind { EMBEDDING, RECURRENT, FEED_FORWARD, LATENT, ENTRIES, HEADS };
 
 static enum kind kind_of(const struct lora_base *base, const struct lora_pair *p)
 {
-    return lora_is_recur(base->spec, p->layer, p->role) ? RECURRENT
-           : lora_is_mlp(p->role)                       ? FEED_FORWARD
-           : lora_is_latent(base, p->layer)             ? LATENT
-           : lora_has_entries(base, p->layer)           ? ENTRIES
-                                                        : HEADS;
+    return p->site == LORA_EMBED                          ? EMBEDDING
+           : lora_is_recur(base->spec, p->layer, p->role) ? RECURRENT
+           : lora_is_mlp(p->role)                         ? FEED_FORWARD
+           : lora_is_latent(base, p->layer)               ? LATENT
+           : lora_has_entries(base, p->layer)             ? ENTRIES
+                                                          : HEADS;
 }
 
 static const struct {
@@ -281,11 +295,9 @@ static const struct {
                   uint32_t *outputs);
     uint32_t (*row)(const struct lora_pair *p, const struct lora_base *base, uint32_t i);
 } kinds[] = {
-    [RECURRENT] = {lora_recur_place, lora_recur_row},
-    [FEED_FORWARD] = {place_mlp, row_of_mlp},
-    [LATENT] = {place_latent, row_of_latent},
-    [ENTRIES] = {place_entries, row_of_entries},
-    [HEADS] = {place_heads, row_of_heads},
+    [EMBEDDING] = {place_embed, row_of_embed},   [RECURRENT] = {lora_recur_place, lora_recur_row},
+    [FEED_FORWARD] = {place_mlp, row_of_mlp},    [LATENT] = {place_latent, row_of_latent},
+    [ENTRIES] = {place_entries, row_of_entries}, [HEADS] = {place_heads, row_of_heads},
 };
 
 void lora_place(const struct lora_base *base, struct lora_pair *p, uint32_t *inputs,
