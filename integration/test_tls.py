@@ -162,6 +162,19 @@ def test_large_bodies_and_pipelines(s):
     c.close()
 
 
+def test_responses_over_a_secure_websocket(s):
+    from websockets.sync.client import connect
+
+    with connect(f"wss://127.0.0.1:{s.port}/v1/responses", ssl=s.context(), max_size=None) as ws:
+        for text in ("Once", "Once upon a time. " * 200, "Once"):  # one through libmicrohttpd's small buffers
+            ws.send(json.dumps({"type": "response.create", "input": text, "max_output_tokens": 20}))
+            kinds = []
+            while not kinds or kinds[-1] not in ("response.completed", "response.incomplete", "error"):
+                kinds.append(json.loads(ws.recv(timeout=30 * SLOW))["type"])
+            assert kinds[0] == "response.created" or len(text) > 20, kinds
+    wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
+
+
 def test_lmtp_over_a_secure_websocket(s):
     from websockets.sync.client import connect
 

@@ -44,12 +44,12 @@ def call(name, **arguments):
     return "<tool_call>\n" + json.dumps({"name": name, "arguments": arguments}) + "\n</tool_call>"
 
 
-@pytest.fixture(scope="module", params=["Claude Code", "Codex"])
+@pytest.fixture(scope="module", params=["Claude Code", "Codex", "Codex by WebSocket"])
 def agent(request):
-    binary = {"Claude Code": CLAUDE, "Codex": CODEX}[request.param]
+    binary = CLAUDE if request.param == "Claude Code" else CODEX
     if not binary or not binary.exists():
         pytest.skip(f"{request.param} is not installed: it is not tried")
-    return {"Claude Code": Claude, "Codex": Codex}[request.param]
+    return {"Claude Code": Claude, "Codex": Codex, "Codex by WebSocket": CodexSocket}[request.param]
 
 
 class Claude:
@@ -83,9 +83,10 @@ class Claude:
 
 class Codex(Claude):
     shell, key = "exec_command", "cmd"
+    by = {}
 
     def env(self):
-        provider = {"name": "served", "base_url": f"{self.s.url}/v1", "env_key": "SERVED_KEY", "wire_api": "responses"}
+        provider = {"name": "served", "base_url": f"{self.s.url}/v1", "env_key": "SERVED_KEY", "wire_api": "responses", **self.by}
         lines = [f"{k} = {json.dumps(v)}" for k, v in provider.items()]
         text = 'model = "demo"\nmodel_provider = "served"\n[model_providers.served]\n'
         (self.home / "config.toml").write_text(text + "\n".join(lines) + "\n")
@@ -106,6 +107,15 @@ class Codex(Claude):
 
     def structured(self, value):
         return json.dumps(value)
+
+
+class CodexSocket(Codex):
+    by = {"supports_websockets": True}
+
+    def ask(self, prompt, **kw):
+        answer = super().ask(prompt, **kw)
+        assert "method=GET path=/v1/responses status=101" in self.s.log and "method=POST path=/v1/responses " not in self.s.log
+        return answer
 
 
 @pytest.mark.parametrize("template", [TEMPLATE, THINKING], ids=["plain", "thinking"])

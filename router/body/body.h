@@ -108,4 +108,8 @@ bool body_locate(const char *text, size_t n, const char *path, const char *key, 
 /* Reads `model` from an unparsed body: the first member of that name, if it is a string. In `a`;
  * NULL: none. */
 const char *body_model(const char *p, size_t n, struct arena *a);
+/* The same of another member that is a text. */
+const char *body_text(const char *p, size_t n, const char *name, struct arena *a);
+/* The same of another member that is a text. */
+const char *body_text(const char *p, size_t n, const char *name, struct arena *a);
 #endif

@@ -56,8 +56,10 @@ static struct call *call_new(struct edge *g, struct exchange *x)
         free(c);
         return NULL;
     }
-    c->errors = c->route->errors;
+    c->errors = exchange_shape(x)->errors;
+    c->shared = exchange_share(x);
     if (read_owner(c, x) != 0) {
+        exchange_unshare(c->shared);
         arena_reset(&c->arena);
         buf_free(&c->body);
         free(c);
@@ -77,6 +79,7 @@ static void call_free(struct call *c)
         answer_free(&c->gen[i].answer), arena_reset(&c->gen[i].r.arena);
     admission_give(&g->admission, c->key_id, c->permits);
     models_release(g);
+    exchange_unshare(c->shared);
     buf_free(&c->out);
     buf_free(&c->body);
     arena_reset(&c->arena);

@@ -83,13 +83,14 @@ struct call {
     struct http_counts counts;              /* at its arrival */
     int64_t over_ns;                        /* when the exchange ended, in ns; 0: not yet */
     enum error_shape errors;
-    uint64_t tenant;              /* hash of the key it is accounted to; 0: none */
-    uint64_t key_id;              /* of the API key, for admission permits; 0: none */
-    bool tenant_named;            /* the tenant was named by a gateway */
-    int64_t received_ns;          /* monotonic ns */
-    int64_t created_unix;         /* seconds since the epoch */
-    struct tok_scratch **scratch; /* during work() */
-    bool busy;                    /* a worker runs it */
+    struct exchange_shared *shared; /* by the requests of its WebSocket; NULL: plain HTTP */
+    uint64_t tenant;                /* hash of the key it is accounted to; 0: none */
+    uint64_t key_id;                /* of the API key, for admission permits; 0: none */
+    bool tenant_named;              /* the tenant was named by a gateway */
+    int64_t received_ns;            /* monotonic ns */
+    int64_t created_unix;           /* seconds since the epoch */
+    struct tok_scratch **scratch;   /* during work() */
+    bool busy;                      /* a worker runs it */
     bool failed, finished, streaming;
     unsigned pins;
     struct err err;

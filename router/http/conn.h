@@ -18,6 +18,7 @@ struct conn { /* one TCP connection, from accept to close */
     int64_t deadline_ms;   /* INT64_MAX: none */
     struct exchange *x;    /* at most one at a time */
     bool refused_early;    /* answered before the whole body had arrived */
+    struct websocket *ws;  /* websocket.c reads and writes its socket; NULL: it does not */
 
     /* linger.c: libmicrohttpd has closed it, and `fd` is ours */
     bool lingers, ended; /* ended: the client sends no more */
@@ -25,7 +26,18 @@ struct conn { /* one TCP connection, from accept to close */
     size_t swallowed;
 };
 
+/* Where an answer is written: exchange_reply() and the others call these. */
+struct exchange_sink {
+    void (*reply)(struct exchange *x, int status, const char *type, struct buf *body);
+    void (*stream)(struct exchange *x, const char *type);
+    void (*push)(struct exchange *x, const char *p, size_t n);
+    void (*end)(struct exchange *x);
+    void (*drop)(struct exchange *x); /* the client has disconnected */
+};
+
 struct exchange {
+    const struct exchange_sink *sink;
+    struct websocket *ws; /* it came as a message; NULL: as HTTP */
     struct http *http;
     struct conn *conn;
     struct MHD_Connection *mhd;
@@ -78,6 +90,7 @@ struct http {
     _Atomic int64_t busy_ns; /* http_busy() */
     int64_t warned_full_ms;  /* when the lack of descriptors was last logged; 0: never */
     struct mailbox closed;   /* http_sockets */
+    struct websocket *websockets, *dirty; /* dirty: have something to do in this turn */
     int64_t ticked_ms;
     uint64_t last_id; /* for requests without an id: drawn once, then counted */
 };
@@ -91,6 +104,10 @@ void http_set_option(int fd, int level, int name, int value);
 void http_accept_second(struct http *h);
 void http_second_again(struct http *h);
 /* request.c */
+/* Takes the client's id, or makes one. NULL: none was given. */
+void exchange_set_id(struct exchange *x, const char *given);
+/* Frees what every exchange owns, and itself. */
+void exchange_free(struct exchange *x);
 /* The key of a request without the header Authorization: in `x-api-key` (Anthropic's clients) or
  * `x-goog-api-key` (Google's); for Google's routes also the query's `key`. NULL: none. */
 const char *exchange_other_key(const struct exchange *x);
@@ -101,10 +118,21 @@ void *http_uri(void *cls, const char *uri, struct MHD_Connection *mhd);
 void http_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
                     enum MHD_RequestTerminationCode why);
 /* socket.c */
-bool socket_wanted(const struct exchange *x, const char *method);
+/* Does it ask for a WebSocket that is served? Sets `route` where that has messages. */
+bool socket_wanted(struct exchange *x, const char *method);
 int socket_judge(struct exchange *x); /* 0, or the status to refuse it with */
 enum MHD_Result socket_open(struct exchange *x);
 void socket_close_all(struct http *h); /* those that were returned */
+/* websocket.c: sockets whose messages are requests (struct route, `messages`) */
+/* Takes ownership of an upgraded socket of this handshake. -1: out of memory. */
+int websocket_new(struct exchange *handshake, struct http_socket *s);
+void websocket_event(struct websocket *w, uint32_t events);
+void websockets_flush(struct http *h); /* writes what this turn queued, and goes on */
+void websockets_tick(struct http *h, int64_t now);
+void websockets_end(struct http *h); /* the loop has ended: closes all */
+/* What its requests share; a new reference. */
+struct exchange_shared *websocket_share(struct websocket *w);
+const struct route *websocket_route(const struct websocket *w); /* of the handshake */
 /* linger.c */
 /* Takes over a closed connection instead of freeing it. False: there is nothing to wait for. */
 bool linger_begin(struct conn *c);
@@ -114,6 +142,7 @@ void linger_count(struct http *h); /* for http_flushed() */
 void linger_free(struct http *h);  /* those without pending events */
 void linger_end_all(struct http *h);
 /* reply.c */
+extern const struct exchange_sink http_sink;
 bool exchange_waits(const struct exchange *x); /* for its answer, or for more of it */
 enum MHD_Result exchange_queue(struct exchange *x);
 /* The client has disconnected: notifies the owner and lets libmicrohttpd close. */

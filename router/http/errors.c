@@ -31,6 +31,8 @@ static const struct error_words *words_of(int status)
          "INVALID_ARGUMENT"},
         {415, "invalid_request_error", "unsupported_media_type", "invalid_request_error",
          "INVALID_ARGUMENT"},
+        {426, "invalid_request_error", "upgrade_required", "invalid_request_error",
+         "INVALID_ARGUMENT"},
         {429, "rate_limit_error", "rate_limit_exceeded", "rate_limit_error", "RESOURCE_EXHAUSTED"},
         {503, "server_error", "unavailable", "overloaded_error", "UNAVAILABLE"},
         {500, "server_error", NULL, "api_error", "INTERNAL"},
@@ -104,9 +106,23 @@ static void whole_object(struct buf *out, const struct err *e, bool event)
 
 void error_object(struct buf *out, const struct err *e) { whole_object(out, e, true); }
 
-static void openai_body(struct buf *out, const struct err *e, bool event)
+/* Begins OpenAI's body. As a message it says what it is, and the status that HTTP would have. */
+static void openai_begin(struct buf *out, enum error_shape s, int status)
 {
-    buf_str(out, "{\"error\":");
+    buf_ch(out, '{');
+    if (s == ERRORS_OPENAI_MESSAGE)
+        buf_fmt(out, "\"type\":\"error\",\"status\":%d,", status);
+    buf_str(out, "\"error\":");
+}
+
+static bool is_openai(enum error_shape s)
+{
+    return s == ERRORS_OPENAI || s == ERRORS_OPENAI_MESSAGE;
+}
+
+static void openai_body(struct buf *out, enum error_shape s, const struct err *e, bool event)
+{
+    openai_begin(out, s, error_status(s, e->kind));
     whole_object(out, e, event);
     if (*err_wire(e->kind))
         buf_fmt(out, ",\"error_type\":\"%s\"", err_wire(e->kind));
@@ -195,8 +211,8 @@ const char *error_body(struct buf *out, enum error_shape s, const struct err *e,
 {
     const struct about a = {e, e->msg, id, error_status(s, e->kind), wait_s};
     const plain_body plain = plain_body_of(s);
-    if (s == ERRORS_OPENAI) {
-        openai_body(out, e, false);
+    if (is_openai(s)) {
+        openai_body(out, s, e, false);
     } else if (plain) {
         plain(out, &a);
     } else if (*err_wire(e->kind)) {
@@ -225,8 +241,8 @@ void error_event(struct buf *out, enum error_shape s, const struct err *e, const
         return;
     }
     buf_str(out, s == ERRORS_ANTHROPIC ? "event: error\ndata: " : "data: ");
-    if (s == ERRORS_OPENAI)
-        openai_body(out, e, true);
+    if (is_openai(s))
+        openai_body(out, s, e, true);
     else if (plain)
         plain(out, &a);
     else
@@ -260,8 +276,8 @@ void error_refusal(struct buf *out, enum error_shape s, int status, const char *
         buf_str(out, "{\"error\":");
         buf_json_str(out, msg, strlen(msg));
         buf_str(out, ",\"error_type\":\"validation\"}");
-    } else if (s == ERRORS_OPENAI) {
-        buf_str(out, "{\"error\":");
+    } else if (is_openai(s)) {
+        openai_begin(out, s, status);
         openai_object(out, msg, status, NULL, words_of(status)->code);
         buf_str(out, "}}");
     }

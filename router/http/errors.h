@@ -2,6 +2,7 @@
  *
  *   TGI        {"error": text, "error_type": word}; plain text for bodies that cannot be read
  *   OpenAI     {"error": {"message", "type", "param", "code"}, "error_type": word}
+ *   event      OpenAI's as a message of a WebSocket: {"type": "error", "status": 400, "error", ...}
  *   TEI        as TGI's; its statuses are text-embeddings-inference's
  *   Ollama     {"error": text}
  *   Cohere     {"id", "message"}
@@ -18,6 +19,7 @@
 enum error_shape {
     ERRORS_TGI,
     ERRORS_OPENAI,
+    ERRORS_OPENAI_MESSAGE,
     ERRORS_ANTHROPIC,
     ERRORS_TEI,
     ERRORS_OLLAMA,

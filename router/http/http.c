@@ -106,9 +106,11 @@ static void on_hang_up(struct conn *c)
         c->deadline_ms = clock_ms() + HANG_UP_MS;
 }
 
-static void on_socket(struct conn *c)
+static void on_socket(struct conn *c, uint32_t events)
 {
-    if (c->lingers)
+    if (c->ws)
+        websocket_event(c->ws, events);
+    else if (c->lingers)
         linger_event(c);
     else
         on_hang_up(c);
@@ -132,6 +134,7 @@ static void tick(struct http *h, int64_t now)
         if (c->x && c->x->streaming)
             exchange_act(c->x, sse_tick(&c->x->sse, now));
     }
+    websockets_tick(h, now);
     linger_tick(h, now);
     http_second_again(h);
     h->ticked_ms = now;
@@ -165,13 +168,14 @@ void http_run(struct http *h)
             else if (ev[i].data.ptr == &h->second_fd)
                 http_accept_second(h);
             else
-                on_socket(ev[i].data.ptr);
+                on_socket(ev[i].data.ptr, ev[i].events);
         }
         linger_free(h);
         if (rung) { /* resumes many connections; MHD_run() visits them once */
             socket_close_all(h);
             h->c.events.wake(h->c.arg);
         }
+        websockets_flush(h);
         bool busy = h->conns;
         MHD_run(h->daemon);
         /* Without free descriptors libmicrohttpd stops listening, and listens again in the run
@@ -184,6 +188,7 @@ void http_run(struct http *h)
         linger_count(h);
         watch_idle(&h->busy_ns);
     }
+    websockets_end(h);
     for (struct conn *c = h->conns; c; c = c->next)
         if (c->x)
             exchange_drop(c->x);

@@ -7,7 +7,10 @@
  *
  * Refused here, before any route: bodies over the limit (413), missing or wrong keys (401), unknown
  * paths (404) and methods (405), POST without JSON (415), ambiguous heads (router/http/head.h) and
- * NUL in the path (400), and clients that send their request too slowly (closed). */
+ * NUL in the path (400), and clients that send their request too slowly (closed).
+ *
+ * A WebSocket is handed over (http_events.socket), or its messages are requests whose answers are
+ * messages (struct route, `messages`): exchanges like others, one after the other. */
 #ifndef ROUTER_HTTP_HTTP_H
 #define ROUTER_HTTP_HTTP_H
 #include "common/buf.h"
@@ -131,6 +134,18 @@ const struct route *exchange_route(const struct exchange *x);
 const char *exchange_header(const struct exchange *x, const char *name); /* NULL: absent */
 const char *exchange_id(const struct exchange *x); /* x-request-id of the client, or generated */
 struct buf exchange_take_body(struct exchange *x); /* caller frees */
+/* What the requests of one WebSocket share. Their owner sets `value` and `free`; one request at a
+ * time is answered, so that no lock is needed. */
+struct exchange_shared {
+    _Atomic uint32_t refs; /* private */
+    void *value;
+    void (*free)(void *value); /* any thread, with the last reference; NULL: nothing to free */
+};
+/* A new reference; NULL: the request came as plain HTTP. */
+struct exchange_shared *exchange_share(const struct exchange *x);
+void exchange_unshare(struct exchange_shared *s); /* any thread; NULL is allowed */
+/* The route that gives the shape of its errors: that of the socket, or its own. */
+const struct route *exchange_shape(const struct exchange *x);
 void exchange_set_user(struct exchange *x, void *user);
 void *exchange_user(const struct exchange *x);
 

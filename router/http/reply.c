@@ -70,7 +70,7 @@ enum MHD_Result exchange_queue(struct exchange *x)
     return ok;
 }
 
-void exchange_reply(struct exchange *x, int status, const char *type, struct buf *body)
+static void http_reply(struct exchange *x, int status, const char *type, struct buf *body)
 {
     size_t n = body && !body->oom ? body->len : 0;
     char *p = n ? buf_take(body) : NULL;
@@ -137,7 +137,7 @@ static ssize_t pull(void *cls, uint64_t pos, char *out, size_t max)
     return 0;
 }
 
-void exchange_stream(struct exchange *x, const char *type)
+static void http_stream(struct exchange *x, const char *type)
 {
     x->status = 200;
     x->response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, pull, x, NULL);
@@ -166,12 +166,12 @@ void exchange_act(struct exchange *x, unsigned acts)
         resume(x);
 }
 
-void exchange_push(struct exchange *x, const char *p, size_t n)
+static void http_push(struct exchange *x, const char *p, size_t n)
 {
     exchange_act(x, sse_push(&x->sse, p, n, clock_ms()));
 }
 
-void exchange_end(struct exchange *x)
+static void http_end(struct exchange *x)
 {
     x->answered = true;
     if (x->conn)
@@ -179,7 +179,7 @@ void exchange_end(struct exchange *x)
     exchange_act(x, sse_end(&x->sse));
 }
 
-void exchange_drop(struct exchange *x)
+static void http_drop(struct exchange *x)
 {
     struct http *h = x->http;
     if (x->cut)
@@ -192,3 +192,14 @@ void exchange_drop(struct exchange *x)
         shutdown(x->conn->fd, SHUT_RDWR); /* the only way to end a connection blocked in send */
     resume(x);
 }
+
+const struct exchange_sink http_sink = {http_reply, http_stream, http_push, http_end, http_drop};
+
+void exchange_reply(struct exchange *x, int status, const char *type, struct buf *body)
+{
+    x->sink->reply(x, status, type, body);
+}
+void exchange_stream(struct exchange *x, const char *type) { x->sink->stream(x, type); }
+void exchange_push(struct exchange *x, const char *p, size_t n) { x->sink->push(x, p, n); }
+void exchange_end(struct exchange *x) { x->sink->end(x); }
+void exchange_drop(struct exchange *x) { x->sink->drop(x); }

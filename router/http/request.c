@@ -31,7 +31,7 @@ static bool printable(const char *s, size_t max)
     return n > 0;
 }
 
-static void set_id(struct exchange *x, const char *given)
+void exchange_set_id(struct exchange *x, const char *given)
 {
     if (given && printable(given, REQUEST_ID_MAX)) {
         memcpy(x->id, given, strlen(given) + 1);
@@ -50,6 +50,7 @@ void *http_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
         free(x);
         return NULL;
     }
+    x->sink = &http_sink;
     x->http = cls;
     x->conn = c;
     x->mhd = mhd;
@@ -62,6 +63,20 @@ void *http_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
         x->bad_uri |= (unsigned char)*p <= ' ' || *p == 0x7f;
     c->x = x;
     return x;
+}
+
+void exchange_free(struct exchange *x)
+{
+    for (struct header *f = x->headers, *next; f; f = next) {
+        next = f->next;
+        free(f);
+    }
+    if (x->response)
+        MHD_destroy_response(x->response);
+    sse_free(&x->sse);
+    buf_free(&x->body);
+    free(x->path);
+    free(x);
 }
 
 void http_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
@@ -80,16 +95,7 @@ void http_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
         x->conn->x = NULL;
         x->conn->deadline_ms = x->conn->hung_up ? 0 : clock_ms() + h->c.idle_timeout_ms;
     }
-    for (struct header *f = x->headers, *next; f; f = next) {
-        next = f->next;
-        free(f);
-    }
-    if (x->response)
-        MHD_destroy_response(x->response);
-    sse_free(&x->sse);
-    buf_free(&x->body);
-    free(x->path);
-    free(x);
+    exchange_free(x);
     *con_cls = NULL;
 }
 
@@ -217,7 +223,7 @@ static enum MHD_Result begin(struct exchange *x, const char *url, const char *me
     if (head.chunked)
         exchange_add(x, "connection", "close");
     snprintf(x->method, sizeof(x->method), "%s", method);
-    set_id(x, exchange_header(x, "x-request-id"));
+    exchange_set_id(x, exchange_header(x, "x-request-id"));
     if (!(x->path = strdup(below(x->http->c.root_path, path_of(url)))))
         return MHD_NO;
     if (!x->conn->hung_up)

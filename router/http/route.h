@@ -36,6 +36,9 @@ struct route {
     enum model_task task;
     /* never answers 200, or only with a flag: not in the OpenAPI document */
     bool refuses;
+    /* GET: with a WebSocket, each text message is the body of a request of that route, one after
+     * the other, and each event of its answer is a message. NULL: none. */
+    const struct route *messages;
     bool probe;      /* called by machines every few seconds: logged at DEBUG */
     bool no_body;    /* POST: body and content type are optional */
     bool carries_on; /* work() and on_loop() run to their end although the client left */

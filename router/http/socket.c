@@ -2,6 +2,7 @@
 #include "common/hash.h"
 #include "router/http/accept.h"
 #include "router/http/conn.h"
+#include "router/http/route.h"
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -19,11 +20,18 @@ static bool lists(const char *header, const char *word)
     return false;
 }
 
-bool socket_wanted(const struct exchange *x, const char *method)
+bool socket_wanted(struct exchange *x, const char *method)
 {
-    return x->http->c.events.socket && !strcmp(method, "GET") &&
-           (!strcmp(x->path, "/") || !strcmp(x->path, "/lmtp")) &&
-           lists(exchange_header(x, "Upgrade"), "websocket");
+    char allow[64];
+    if (strcmp(method, "GET") != 0 || !lists(exchange_header(x, "Upgrade"), "websocket"))
+        return false;
+    if (!strcmp(x->path, "/") || !strcmp(x->path, "/lmtp"))
+        return x->http->c.events.socket;
+    const struct route *r = route_find("GET", x->path, allow);
+    if (!r || !r->messages)
+        return false;
+    x->route = r;
+    return true;
 }
 
 /* Browsers allow any page to open sockets here, and send the page's origin. */
@@ -78,7 +86,10 @@ static void hand_over(void *cls, struct MHD_Connection *mhd, void *con_cls, cons
                               .handle = handle};
     if (n_early)
         memcpy(s + 1, early, n_early);
-    h->c.events.socket(h->c.arg, s);
+    if (!x->route)
+        h->c.events.socket(h->c.arg, s);
+    else if (websocket_new(x, s) != 0)
+        http_socket_close(s);
 }
 
 enum MHD_Result socket_open(struct exchange *x)
@@ -128,4 +139,14 @@ uint64_t exchange_tenant(const struct exchange *x, bool *named)
 uint64_t exchange_key_id(const struct exchange *x)
 {
     return x->key[0] ? hash_bytes(3, x->key, strlen(x->key)) : 0;
+}
+
+struct exchange_shared *exchange_share(const struct exchange *x)
+{
+    return x->ws ? websocket_share(x->ws) : NULL;
+}
+
+const struct route *exchange_shape(const struct exchange *x)
+{
+    return x->ws ? websocket_route(x->ws) : x->route;
 }

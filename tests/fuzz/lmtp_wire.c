@@ -1,10 +1,10 @@
-// fuzz-sources: router/api/lmtp/ws.c router/api/lmtp/lines.c common/buf.c common/utf8.c
+// fuzz-sources: router/http/ws.c router/api/lmtp/lines.c common/buf.c common/utf8.c
 // fuzz-sources: common/err.c common/log/log.c common/log/sink.c common/json/json.c
 // fuzz-sources: common/json/reader.c common/arena.c common/json/exact.c
 /* Frames and lines: whatever a client sends, in whatever pieces, reading it ends, what comes out is
  * UTF-8 and no longer than it may be, and answers can be written. */
 #include "common/utf8.h"
-#include "router/api/lmtp/wire.h"
+#include "router/api/lmtp/lines.h"
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * still gets its answers. */
 #include "common/buf.h"
 #include "common/utf8.h"
-#include "router/api/lmtp/wire.h"
+#include "router/api/lmtp/lines.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

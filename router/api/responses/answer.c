@@ -178,6 +178,8 @@ static const char *item_status(const struct openai *o, const struct generation *
 static void output(struct buf *out, const struct openai *o, const struct generation *g)
 {
     const struct reply *r = chat_parts_reply(o, g);
+    if (o->responses->warm)
+        return;
     struct reply_cursor at = {0};
     struct reply_event ev;
     while (reply_next(r, &at, true, &ev)) {
@@ -202,7 +204,7 @@ void responses_output(struct buf *out, const struct call *c)
 
 static void usage(struct buf *out, const struct openai *o, const struct generation *g)
 {
-    uint32_t n = g->answer.n_tokens;
+    uint32_t n = o->responses->warm ? 0 : g->answer.n_tokens;
     buf_fmt(out,
             "{\"input_tokens\":%u,\"input_tokens_details\":{\"cached_tokens\":%u,"
             "\"cache_write_tokens\":0},\"output_tokens\":%u,"
@@ -219,7 +221,7 @@ static const char *status_of(const struct call *c)
     const struct generation *g = &c->gen[0];
     const bool cut =
         !strcmp(openai_finish(c->state, g), "length") && !chat_parts_called(c->state, g);
-    return cut ? "incomplete" : "completed";
+    return cut && !own(c)->warm ? "incomplete" : "completed";
 }
 
 void responses_object(struct buf *out, const struct call *c, const char *status,
@@ -419,6 +421,8 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
         of_response(c, "response.created", false);
         of_response(c, "response.in_progress", false);
     }
+    if (own(c)->warm)
+        return;
     take(c, g, ev);
     send_events(c, false);
 }
@@ -429,6 +433,8 @@ static void keep_ended(struct call *c)
         stored_keep(c, status_of(c), NULL);
     if (own(c)->conversation)
         stored_extend(c);
+    if (c->shared)
+        socket_keep(c);
     if (c->detached)
         stored_end(c);
 }
@@ -440,17 +446,22 @@ static void keep_failed(struct call *c, const struct err *e)
     stored_end(c);
 }
 
-static void stream_finish(struct call *c)
+static void finish_items(struct call *c)
 {
-    const struct generation *g = &c->gen[0];
     struct reply_event none = no_text;
     send_events(c, true);
-    if (!chat_parts_reply(c->state, g)->n_pieces) {
+    if (!chat_parts_reply(c->state, &c->gen[0])->n_pieces) {
         none.what = REPLY_OPENED;
         send_event(c, &none);
         none.what = REPLY_CLOSED;
         send_event(c, &none);
     }
+}
+
+static void stream_finish(struct call *c)
+{
+    if (!own(c)->warm)
+        finish_items(c);
     const bool cut = !strcmp(status_of(c), "incomplete");
     of_response(c, cut ? "response.incomplete" : "response.completed", true);
     keep_ended(c);
@@ -462,7 +473,10 @@ static void stream_error(struct call *c, const struct err *e)
     event(c, "error");
     buf_str(&c->out, ",\"message\":");
     string(&c->out, e->msg);
-    buf_str(&c->out, ",\"param\":null,\"code\":null,\"error\":");
+    buf_str(&c->out, ",\"param\":null,\"code\":null");
+    if (c->shared) /* without it Codex waits for more: its connection stays open */
+        buf_fmt(&c->out, ",\"status\":%d", error_status(c->errors, e->kind));
+    buf_str(&c->out, ",\"error\":");
     error_object(&c->out, e);
     event_end(c);
 }

@@ -349,7 +349,8 @@ static void read_item(struct talk *t, const cJSON *item)
 
 static cJSON *messages(struct body *b, struct object root, const struct responses *p)
 {
-    const cJSON *input = body_get(b, root, "input", !p->compact || p->n_history == 0);
+    const bool alone = p->n_history == 0 && !p->warm; /* else the input may be empty */
+    const cJSON *input = body_get(b, root, "input", alone);
     const char *instructions = body_str(b, root, "instructions", false);
     struct talk t = {
         .b = b, .root = root, .list = cJSON_CreateArray(), .eyes = p->eyes, .key = "input"};
@@ -360,7 +361,7 @@ static cJSON *messages(struct body *b, struct object root, const struct response
             read_item(&t, k);
     if (cJSON_IsString(input))
         add_message(&t, "user", input->valuestring);
-    else if (input && (!cJSON_IsArray(input) || !input->child))
+    else if (input && (!cJSON_IsArray(input) || (alone && !input->child)))
         body_fail(b, root, "input", "a string or a list of items is required");
     for (const cJSON *k = json_first(input); k && !b->failed; k = k->next)
         read_item(&t, k);

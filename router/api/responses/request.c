@@ -116,6 +116,12 @@ int responses_parse(struct call *c, struct chat_request *r, struct responses *p,
     p->id = o->id;
     p->eyes = edge_media(c->edge).vision != NULL;
     response_stored_read(c, &b, root, p);
+    if (c->shared)
+        socket_read(c, &b, root, o, p);
+    if (p->warm) { /* the prompt's blocks stay in the cache */
+        q->max_new_tokens = (struct opt_u64){true, 1};
+        q->min_new_tokens = (struct opt_u64){0};
+    }
     r->fit = read_truncation(c, &b, root, q->max_new_tokens);
     p->logprobs = reads_logprobs(&b, root, q) || q->n_logprob_ids > 0;
     if (o->each != 1)

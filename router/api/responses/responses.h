@@ -45,9 +45,13 @@ struct responses {    /* state for the formats, in the call's arena */
     const char *kept;             /* of a compaction: JSON of the items in front of it */
     bool store, background, eyes; /* eyes: the model takes images */
     const char *previous;         /* the response it continues; NULL: none */
+    bool remembered;              /* that is the last one of the WebSocket, not of the store */
+    bool warm;                    /* nothing is generated: the prompt is computed for later ones */
+    const char *whole;            /* on a WebSocket: all items before the answer, as JSON */
     const char *conversation;     /* that it is part of; NULL: none */
-    const char *input;            /* its own items as JSON; if `store` or `conversation` */
-    const cJSON *const *history;  /* earlier lists of items of the conversation */
+    /* its own items as JSON; if `store` or `conversation`, or on a WebSocket */
+    const char *input;
+    const cJSON *const *history; /* earlier lists of items of the conversation */
     uint32_t n_history;
     struct store_job *begun; /* background calls: the first write, until it has ended */
     struct call *call;       /* background calls; loop thread only, like `next` */
@@ -60,6 +64,19 @@ int responses_parse(struct call *c, struct chat_request *r, struct responses *p,
 /* Creates the generation and selects the format; `p` must live as long as the call. */
 int responses_generate(struct call *c, const struct chat_request *r, struct responses *p,
                        struct err *e);
+
+/* socket.c: requests that are messages of a WebSocket (c->shared). Worker thread, except
+ * socket_keep().
+ *
+ * Checks the type of the message. 1: it needs no answer. -1: `e`. */
+int socket_message(struct call *c, struct err *e);
+/* Is `id` the last response of the socket? Then p->history is its items. -1: out of memory. */
+int socket_recall(struct call *c, const char *id, struct responses *p, struct err *e);
+/* Reads what only messages have, and prepares p->whole. */
+void socket_read(struct call *c, struct body *b, struct object root, struct openai *o,
+                 struct responses *p);
+/* Loop thread: the response can be continued on its socket. */
+void socket_keep(struct call *c);
 
 /* Converts the body for chat_prepare(): `instructions` first; calls and reasoning are merged into
  * their assistant message. Caller frees; undefined content if the body was failed. */

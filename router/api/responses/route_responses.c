@@ -7,7 +7,10 @@ static int work(struct call *c, struct err *e)
     struct responses *p = ARENA_NEW(&c->arena, struct responses, 1);
     if (!p)
         return err_nomem(e);
-    const int rc = stored_recall(c, p, e);
+    int rc = c->shared && !c->state ? socket_message(c, e) : 0;
+    if (rc == 1) /* an empty answer */
+        return 0;
+    rc = rc == 0 ? stored_recall(c, p, e) : rc;
     if (rc != 0)
         return rc;
     if (responses_parse(c, &r, p, e) != 0 || responses_generate(c, &r, p, e) != 0)

@@ -176,8 +176,17 @@ static int read_history(struct call *c, const struct store_job *j, struct respon
 int stored_recall(struct call *c, struct responses *p, struct err *e)
 {
     const struct store_job *j = NULL;
-    const char *id = c->owner && !c->state ? continued(c) : NULL;
+    const char *id = (c->owner || c->shared) && !c->state ? continued(c) : NULL;
     if (!c->state && !id)
+        return 0;
+    if (c->shared && id && !store_is_conversation(id)) {
+        if (socket_recall(c, id, p, e) != 0)
+            return -1;
+        if (!p->remembered && !c->owner)
+            return err_set(e, ERR_NO_PREVIOUS,
+                           "`previous_response_id`: Response with id '%.70s' not found.", id);
+    }
+    if (p->remembered || !c->owner)
         return 0;
     const int rc = ask_store(c, STORE_CHAIN, id ? id : "", &j, e);
     if (rc == -1 && e->kind == ERR_NOT_FOUND &&
@@ -213,7 +222,8 @@ static struct store_job *put_job(const struct call *c, const char *status, const
     j->kind = STORE_PUT;
     snprintf(j->owner, sizeof(j->owner), "%s", c->owner);
     snprintf(j->what.id, sizeof(j->what.id), "%s", o->id);
-    snprintf(j->what.previous, sizeof(j->what.previous), "%s", p->previous ? p->previous : "");
+    const char *previous = p->previous && !p->remembered ? p->previous : "";
+    snprintf(j->what.previous, sizeof(j->what.previous), "%s", previous);
     j->what.state = !strcmp(status, "in_progress") ? STORED_RUNNING : STORED_ENDED;
     j->what.response = buf_take(&out);
     j->what.input = input;

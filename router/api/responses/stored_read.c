@@ -80,7 +80,7 @@ void response_stored_read(struct call *c, struct body *b, struct object root, st
 {
     p->store = body_opt_bool(b, root, "store", c->owner != NULL) && c->owner;
     p->background = body_opt_bool(b, root, "background", false);
-    if (!c->owner && json_get(root.json, "previous_response_id"))
+    if (!c->owner && !p->remembered && json_get(root.json, "previous_response_id"))
         body_fail(b, root, "previous_response_id",
                   "`previous_response_id` is not supported: nothing is stored");
     if (p->background && !c->owner)
@@ -92,7 +92,7 @@ void response_stored_read(struct call *c, struct body *b, struct object root, st
         body_fail(b, root, "previous_response_id",
                   "`previous_response_id` names a conversation: see `conversation`");
     read_conversation(c, b, root, p);
-    if ((p->store || p->conversation) && !b->failed &&
+    if ((p->store || p->conversation || c->shared) && !b->failed &&
         !(p->input = stored_items(c, json_get(root.json, "input"), p->id)))
         body_nomem(b, root, "input");
 }

@@ -105,6 +105,10 @@ static void codes_are_of_the_kind(void **state)
            "{\"error\":{\"message\":\"`previous_response_id`: gone\",\"type\":"
            "\"invalid_request_error\",\"param\":\"previous_response_id\",\"code\":\"previous_"
            "response_not_found\"},\"error_type\":\"validation\"}");
+    expect(ERRORS_OPENAI_MESSAGE, error(ERR_NO_MODEL, "The model `x` does not exist"),
+           "{\"type\":\"error\",\"status\":404,\"error\":{\"message\":\"The model `x` does not "
+           "exist\",\"type\":\"invalid_request_error\",\"param\":null,\"code\":"
+           "\"model_not_found\"},\"error_type\":\"not_found\"}");
 }
 
 /* Anthropic's SDKs go on without a thread only if the error says so. */

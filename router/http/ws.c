@@ -1,6 +1,6 @@
 /* WebSocket (RFC 6455) with wslay, which handles fragments, masks, pings and closing. */
 #include "common/log/log.h"
-#include "router/api/lmtp/wire.h"
+#include "router/http/wire.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +113,7 @@ static const char *fault(uint16_t code)
     case WSLAY_CODE_INVALID_FRAME_PAYLOAD_DATA:
         return "not UTF-8";
     case WSLAY_CODE_MESSAGE_TOO_BIG:
-        return "message too big (--lmtp-max-message)";
+        return "message too big";
     default:
         return NULL;
     }

@@ -1,10 +1,10 @@
 /* wire.h - messages on a non-blocking socket.
  *
- * Two framings with one interface: WebSocket text frames, and lines. The owner polls the socket. A
- * read processes a limited share, so that one busy client does not delay others. A wire does not
- * close its socket. One thread. */
-#ifndef ROUTER_API_LMTP_WIRE_H
-#define ROUTER_API_LMTP_WIRE_H
+ * Framings with one interface: WebSocket text frames here, lines in LMTP. The owner polls the
+ * socket. A read processes a limited share, so that one busy client does not delay others. A wire
+ * does not close its socket. One thread. */
+#ifndef ROUTER_HTTP_WIRE_H
+#define ROUTER_HTTP_WIRE_H
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -45,7 +45,6 @@ struct wire { /* common first member of each kind */
  * of memory. */
 struct wire *ws_new(int fd, const void *early, size_t n_early, size_t max,
                     const struct wire_owner *owner);
-struct wire *lines_new(int fd, size_t max, const struct wire_owner *owner);
 
 /* Reads available data and calls message() for each message. -1: the connection is over. */
 static inline int wire_read(struct wire *w) { return w->ops->read(w); }
