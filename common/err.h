@@ -33,7 +33,8 @@
     X(ERR_TOO_LONG, 422, "validation")                                                             \
     X(ERR_NO_MODEL, 404, "not_found")                                                              \
     X(ERR_NO_PREVIOUS, 422, "validation")                                                          \
-    X(ERR_NO_THREADS, 422, "")
+    X(ERR_NO_THREADS, 422, "")                                                                     \
+    X(ERR_TOO_LARGE, 413, "")
 
 enum err_kind {
 #define X(kind, status, wire) kind,

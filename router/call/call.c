@@ -11,8 +11,6 @@
 #include <string.h>
 #include <time.h>
 
-enum { ARENA_MIN = 64 << 20, ARENA_PER_BYTE = 16 };
-
 /* Copies what a worker needs from the exchange. */
 static int read_owner(struct call *c, const struct exchange *x)
 {
@@ -44,8 +42,9 @@ static struct call *call_new(struct edge *g, struct exchange *x)
     c->key_id = exchange_key_id(x);
     c->created_unix = (int64_t)time(NULL);
     c->body = exchange_take_body(x);
+    c->encoding = exchange_encoding(x);
     c->status = 200;
-    arena_init(&c->arena, ARENA_MIN + ARENA_PER_BYTE * c->body.len);
+    arena_init(&c->arena, call_memory(c->body.len));
     c->path = arena_strdup(&c->arena, exchange_path(x), strlen(exchange_path(x)));
     c->id = arena_strdup(&c->arena, exchange_id(x), strlen(exchange_id(x)));
     snprintf(c->method, sizeof(c->method), "%s", exchange_method(x));
@@ -149,6 +148,12 @@ void call_reply_error(struct call *c, const struct err *e)
     const bool again = c->status == 429 || c->status == 503;
     const uint32_t wait_s = again ? call_retry_after(c) : 0;
     c->type = error_body(&c->out, c->errors, e, c->x ? exchange_id(c->x) : "", wait_s);
+    if (c->lane && c->out.len) { /* behind the last member */
+        c->out.len--;
+        buf_str(&c->out, ",\"stream_id\":");
+        buf_json_str(&c->out, c->lane, strlen(c->lane));
+        buf_ch(&c->out, '}');
+    }
     call_reply(c);
 }
 

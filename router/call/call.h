@@ -58,11 +58,12 @@ struct call {
     struct models_wait wait;     /* for loading that model */
     bool settled;                /* the model is known; worker only */
     const struct route *route;
-    struct exchange *x;    /* NULL: the client has disconnected; loop thread only */
-    atomic_bool cancelled; /* the same, readable by the worker */
-    struct arena arena;    /* holds everything that is parsed, templated and tokenized */
-    struct buf body;       /* of the request */
-    const char *path, *id; /* in the arena */
+    struct exchange *x;              /* NULL: the client has disconnected; loop thread only */
+    atomic_bool cancelled;           /* the same, readable by the worker */
+    struct arena arena;              /* holds everything that is parsed, templated and tokenized */
+    struct buf body;                 /* of the request; call_work() decompresses it */
+    const struct encoding *encoding; /* NULL: it is not compressed */
+    const char *path, *id;           /* in the arena */
     char method[16], key[KEY_NAME_MAX];
     struct trace_context trace; /* of this request's own span; zero: not traced */
     uint8_t trace_parent[8];    /* zero: root span of its trace */
@@ -70,6 +71,7 @@ struct call {
     const char *user;           /* the end user named by the client, in the arena; NULL: none */
     const char *warnings;       /* parts of the body without effect, in the arena; NULL: none */
     const char *error;          /* the error message, in the arena */
+    const char *lane;           /* name of the message on its socket, in the arena; NULL: none */
     bool ours;                  /* the error is an internal one */
     bool dropped;               /* the client disconnected before the end */
     bool detached;              /* it continues without its client: set by on_loop() */

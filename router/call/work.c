@@ -3,6 +3,7 @@
 #include "common/hash.h"
 #include "router/body/body.h"
 #include "router/call/embed.h"
+#include "router/http/encoding.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,11 +158,28 @@ static void run_texts(struct job *j, struct tok_scratch **scratch)
     call_resume(c);
 }
 
+size_t call_memory(size_t n) { return ((size_t)64 << 20) + 16 * n; }
+
+/* The body is as long as one that is not compressed may be. */
+static int unpack(struct call *c)
+{
+    struct buf plain = BUF_INIT;
+    if (!c->encoding)
+        return 0;
+    const int rc = encoding_unpack(c->encoding, c->body.p, c->body.len,
+                                   c->edge->config->payload_limit, &plain, &c->err);
+    c->encoding = NULL;
+    buf_free(&c->body);
+    c->body = plain;
+    c->arena.limit = call_memory(c->body.len);
+    return rc;
+}
+
 void call_work(struct job *j, struct tok_scratch **scratch)
 {
     struct call *c = (struct call *)((char *)j - offsetof(struct call, job));
     bool there = !atomic_load(&c->cancelled) || c->route->carries_on;
-    if (there && !settle(c))
+    if (there && unpack(c) == 0 && !settle(c))
         return;
     c->scratch = scratch;
     if (there && c->err.kind == ERR_NONE) {

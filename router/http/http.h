@@ -134,6 +134,9 @@ const struct route *exchange_route(const struct exchange *x);
 const char *exchange_header(const struct exchange *x, const char *name); /* NULL: absent */
 const char *exchange_id(const struct exchange *x); /* x-request-id of the client, or generated */
 struct buf exchange_take_body(struct exchange *x); /* caller frees */
+struct encoding;                                   /* router/http/encoding.h */
+/* How that body is compressed; NULL: it is not. */
+const struct encoding *exchange_encoding(const struct exchange *x);
 /* What the requests of one WebSocket share. Their owner sets `value` and `free`; one request at a
  * time is answered, so that no lock is needed. */
 struct exchange_shared {

@@ -2,6 +2,7 @@
 #include "common/clock.h"
 #include "common/hash.h"
 #include "router/http/conn.h"
+#include "router/http/encoding.h"
 #include "router/http/head.h"
 #include "router/http/keys.h"
 #include "router/http/route.h"
@@ -132,11 +133,18 @@ static bool is_json(const char *type)
            (n > 5 && !strncasecmp(type + n - 5, "+json", 5));
 }
 
-/* Is the body compressed? */
+const struct encoding *exchange_encoding(const struct exchange *x)
+{
+    bool known;
+    return x->ws ? NULL : encoding_of(exchange_header(x, "Content-Encoding"), &known);
+}
+
+/* Is the body compressed in a way that is not taken? */
 static bool is_encoded(const struct exchange *x)
 {
-    const char *encoding = exchange_header(x, "Content-Encoding");
-    return encoding && *encoding && strcasecmp(encoding, "identity") != 0;
+    bool known;
+    (void)encoding_of(exchange_header(x, "Content-Encoding"), &known);
+    return !known;
 }
 
 static uint64_t declared(const struct exchange *x)
@@ -188,8 +196,9 @@ static const char *refusal_text(const struct exchange *x)
     case 426:
         return "WebSocket version 13 is spoken here";
     case 415:
-        return is_encoded(x) ? "Expected request without `Content-Encoding`"
-                             : "Expected request with `Content-Type: application/json`";
+        return is_encoded(x)
+                   ? "Expected a body without `Content-Encoding`, or with one of: " ENCODINGS
+                   : "Expected request with `Content-Type: application/json`";
     default:
         return NULL;
     }
@@ -230,7 +239,7 @@ static enum MHD_Result begin(struct exchange *x, const char *url, const char *me
         x->conn->deadline_ms = clock_ms() + x->http->c.body_timeout_ms;
     x->refusal = judge_headers(x, method, !strcmp(version, "HTTP/1.0"));
     if (x->refusal == 415 && is_encoded(x)) /* RFC 9110, 12.5.3 */
-        exchange_add(x, "accept-encoding", "identity");
+        exchange_add(x, "accept-encoding", ENCODINGS);
     /* The end of the body is unknown, or the client waits for permission to send it: answer now. */
     if (x->refusal == 400 || (x->refusal && exchange_header(x, "Expect")) ||
         (x->refusal && declared(x) > EARLY_MAX)) {
