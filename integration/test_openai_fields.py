@@ -452,3 +452,16 @@ def test_an_empty_prompt_is_the_begin_of_a_text(s):
         r = s.post("/v1/completions", body)
         assert r.status_code == 400 and "prompt" in r.text
     assert s.post("/generate", {"inputs": ""}).status_code == 422
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_usage_of_a_stream_is_counted_once(s, n):
+    """Clients that add up what the chunks carry: asked for, it is in the last chunk alone, and null in the others."""
+    body = {"prompt": "Once upon a time", "max_tokens": 6, "n": n, "temperature": 0, "stream": True}
+    events = [e for e in s.events("/v1/completions", {**body, "stream_options": {"include_usage": True}}) if e != "[DONE]"]
+    assert [e["usage"] for e in events[:-1]] == [None] * (len(events) - 1)
+    assert events[-1]["choices"] == [] and events[-1]["usage"]["completion_tokens"] == 6 * n
+    unasked = [e for e in s.events("/v1/completions", body) if e != "[DONE]"]
+    assert sum(e["usage"]["completion_tokens"] for e in unasked if e.get("usage")) == 6 * n, "TGI's last chunk of a choice has its counts"
+    many = {**body, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+    assert all(e["usage"]["prompt_tokens"] for e in s.events("/v1/completions", many) if e != "[DONE]")

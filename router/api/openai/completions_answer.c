@@ -155,7 +155,9 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
     buf_ch(out, ']');
     if (!ev->end)
         model(out, c);
-    if (ev->end || o->continuous_usage) {
+    if (o->include_usage && !o->continuous_usage) /* it follows in a chunk of its own */
+        buf_str(out, ",\"usage\":null");
+    else if (ev->end || o->continuous_usage) {
         buf_str(out, ",\"usage\":");
         openai_counts(out, g->r.n_input, o->only_prompt ? 0 : g->answer.n_tokens, g->r.n_cached);
     }
