@@ -155,6 +155,17 @@ static void take(struct reply *r, char c)
     buf_ch(r->streams ? &last(r)->arguments : &r->text, c);
 }
 
+/* `c` is no JSON. A call that was passed on ends here, unfinished: its marker may follow. */
+static void value_broken(struct reply *r, char c)
+{
+    const bool passed_on = r->announced;
+    call_reject(r);
+    if (!passed_on)
+        return;
+    r->state = BEHIND_CALL;
+    reply_byte(r, c);
+}
+
 static void value_byte(struct reply *r, char c)
 {
     if (r->in_string) {
@@ -171,7 +182,7 @@ static void value_byte(struct reply *r, char c)
         return;
     } else if (!is_blank(c) && !strchr("{}[]\",:+-.", c) && !(c >= '0' && c <= '9') &&
                !((c | 0x20) >= 'a' && (c | 0x20) <= 'z')) {
-        call_reject(r); /* not JSON */
+        value_broken(r, c);
         return;
     } else {
         take(r, c);

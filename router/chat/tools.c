@@ -76,7 +76,9 @@ static int find_tool(const struct tools *t, const char *name, uint32_t *at, stru
     for (*at = 0; *at < t->n; ++*at)
         if (!strcmp(t->names[*at], name))
             return 0;
-    return err_set(e, ERR_TOOL, "Tool error: Tool with name %.100s not found", name);
+    err_set(e, ERR_TOOL, "Tool error: Tool with name %.100s not found", name);
+    err_param(e, "tool_choice");
+    return -1;
 }
 
 /* Starts the list of those that are kept, which the arena owns. NULL: out of memory. */
