@@ -327,6 +327,7 @@ static bool smaller(const struct warmed *a, const struct warmed *b)
 static struct warmed together(const struct warmed *a, const struct warmed *b)
 {
     struct warmed w = smaller(b, a) ? *b : *a;
+    w.transfer_hosts = a->transfer_hosts; /* b's machine is added by add_machine() */
     w.offloads = a->offloads && b->offloads;
     w.transfers = a->transfers && b->transfers;
     w.swap_slots = min_u32(a->swap_slots, b->swap_slots);
@@ -384,9 +385,7 @@ static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem
         if (!r)
             return -1;
         const struct warmed one = read_warmed(r, m);
-        const struct peer_hosts hosts = i ? out->transfer_hosts : (struct peer_hosts){0};
         *out = i ? together(out, &one) : one;
-        out->transfer_hosts = hosts;
         if (r->transfers && *r->transfer_address &&
             add_machine(&out->transfer_hosts, r->transfer_address, f->n, e))
             return -1;

@@ -1,8 +1,8 @@
 /* Framing by lines, for pipes, scripts and Unix sockets. A client that only closes its sending side
  * still gets its answers. */
+#include "router/api/lmtp/lines.h"
 #include "common/buf.h"
 #include "common/utf8.h"
-#include "router/api/lmtp/lines.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

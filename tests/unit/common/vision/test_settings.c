@@ -120,8 +120,9 @@ static void contradictions_are_refused(void **state)
 #define PALI        "{\"model_type\":\"paligemma\",\"vision_config\":{%s}}"
 #define DEEP        "{\"model_type\":\"deepseek_ocr2\",\"vision_config\":{%s}}"
 #define MINIMAX     "{\"model_type\":\"minimax_m3_vl\",\"vision_config\":{%s}}"
-#define LLAVA       "{\"model_type\":\"llava\",\"vision_config\":{\"model_type\":\"clip_vision_model\"%s}}"
-#define INTERN      "{\"model_type\":\"internvl\",\"vision_config\":{%s}}"
+#define LLAVA                                                                                      \
+    "{\"model_type\":\"llava\",\"vision_config\":{\"model_type\":\"clip_vision_model\"%s}}"
+#define INTERN "{\"model_type\":\"internvl\",\"vision_config\":{%s}}"
     static const struct {
         const char *config, *tower, *pixels;
     } bad[] = {
