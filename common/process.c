@@ -11,4 +11,6 @@ void process_begin(void)
             (void)open("/", O_PATH); /* where there is no /dev: writing fails */
     signal(SIGCHLD, SIG_DFL);
     signal(SIGXFSZ, SIG_IGN);
+    signal(SIGUSR1, SIG_IGN);
+    signal(SIGUSR2, SIG_IGN);
 }

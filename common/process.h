@@ -7,6 +7,6 @@
  * lines are written into it. SIGCHLD gets its default action: where it is ignored, the kernel reaps
  * children itself, and waitpid() never returns one.
  * SIGXFSZ is ignored: a file that may not grow (ulimit -f) is an error of write(), as a full disk.
- */
+ * SIGUSR1 and SIGUSR2 are ignored: tools that rotate logs send them to any daemon. */
 void process_begin(void);
 #endif

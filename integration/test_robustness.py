@@ -3,8 +3,10 @@ served meanwhile."""
 
 import gzip
 import json
+import os
 import pathlib
 import re
+import signal
 import socket
 import time
 import zlib
@@ -368,3 +370,17 @@ def test_a_websocket_that_is_not_read_has_bounded_memory(s):
         repeat_unread(c, frame(0x1, 'RESUME {"stream_id":1,"session":"a","from":0}'), 100_000)
         assert rss(s) - before < 60e6
     serves(s)
+
+
+def test_signals_for_other_daemons_end_nothing():
+    """Tools that rotate logs send them: the default action would end the process."""
+    with Service(DEMO, 2) as s:
+        before = sorted(s.children())
+        events = s.events("/generate_stream", {"inputs": ONCE, "parameters": {"max_new_tokens": 200, "ignore_eos": True}})
+        got = [next(events)]
+        for pid in [s.p.pid, *before]:
+            for _ in range(100):
+                os.kill(pid, signal.SIGUSR1)
+                os.kill(pid, signal.SIGUSR2)
+        got += events
+        assert got[-1]["generated_text"] and sorted(s.children()) == before
