@@ -1,7 +1,6 @@
 """Files of a model that are replaced or shortened at a bad moment: no answer mixes the old ones with the new ones."""
 
 import contextlib
-import json
 import os
 import pathlib
 import shutil
@@ -11,8 +10,6 @@ import time
 import pytest
 from deep import deep, other_weights
 from serving import DEMO, SLOW, Service, wait_for
-
-ONCE = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 30, "ignore_eos": True, "details": True}}
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +49,37 @@ def test_weights_that_are_replaced_while_a_rank_reads_them_are_not_served(model,
         assert "its files were changed while they were read" in s.log.splitlines()[-1], s.log
     finally:
         s.stop()
+
+
+def overwrite(path):
+    """In place, as `cp` and `rsync --inplace` do it: other numbers of the same size."""
+    with open(path, "r+b") as f:
+        whole = f.read()
+        f.seek(0)
+        f.write(bytes(len(whole) // 2))
+
+
+def shorten(path):
+    os.truncate(path, 4096)
+
+
+@pytest.mark.parametrize("spoil", [overwrite, shorten])
+def test_packed_weights_that_are_spoilt_while_served_cost_no_stream(tmp_path, spoil):
+    """They are mapped. The shard ends before it answers with what it computed from them, and the next one packs the weights anew."""
+    args = ["--packed-cache", tmp_path]
+    ask = "/generate_stream", {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 120, "ignore_eos": True}}
+    with Service(DEMO, 2, args=args) as s:
+        want = list(s.events(*ask))
+        wait_for(lambda: s.log.count("packed weights written") == 2, 30)
+    with Service(DEMO, 2, args=args) as s:
+        assert s.log.count("packed weights from cache") == 2
+        events = s.events(*ask)
+        got = [next(events)]
+        files = sorted(tmp_path.glob("*.packed"))
+        for path in files:
+            spoil(path)
+        got += events
+        assert got == want
+        assert "packed weights were overwritten while in use: " in s.log or "a mapped file was shortened" in s.log
+        assert any(str(path) in line for path in files for line in s.log.splitlines() if "Shard failed" in line), s.log
+        assert list(s.events(*ask)) == want

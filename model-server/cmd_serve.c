@@ -229,6 +229,7 @@ static int listen_at(struct serving *v, const struct serve_config *c, char local
                                 .peers = s->below.peers,
                                 .transfer_address = c->below.address,
                                 .weights = s->model,
+                                .packed = s->packed,
                                 .kv_identity = &s->below.identity,
                                 .tok = s->tok,
                                 .addresses = s->addresses,
@@ -337,6 +338,8 @@ static int run(struct serving *v, struct stopper *t, struct err *e)
         return err_set(e, ERR_SYSTEM, "%s", t->why);
     if (!atomic_load(&v->service.failed))
         return 0;
+    if (packed_check(v->shard.packed, e)) /* it is the cause */
+        return -1;
     return err_set(e, ERR_SYSTEM, "lost %s",
                    v->service.o.world > 1 ? "the other ranks" : "the device");
 }

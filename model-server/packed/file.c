@@ -54,7 +54,7 @@ static uint64_t sum_of(const char *p, size_t n)
 
 /* The trailer contains all offsets, and the size of the file must match. */
 static enum packed_verdict read_trailer(int fd, struct trailer *t, const uint8_t *key,
-                                        uint64_t *size)
+                                        uint64_t *size, struct timespec *written)
 {
     struct stat st;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < 3L * WEIGHT_ALIGN ||
@@ -62,6 +62,7 @@ static enum packed_verdict read_trailer(int fd, struct trailer *t, const uint8_t
         pread(fd, t, sizeof(*t), st.st_size - WEIGHT_ALIGN) != (ssize_t)sizeof(*t))
         return PACKED_DAMAGED;
     *size = (uint64_t)st.st_size;
+    *written = st.st_mtim;
     if (memcmp(t->magic, magic, sizeof(magic)) != 0 ||
         t->sum != hash_bytes(0, t, offsetof(struct trailer, sum)))
         return PACKED_DAMAGED;
@@ -114,13 +115,17 @@ enum packed_verdict packed_file_open(struct packed_file *f, const char *path,
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0)
         return errno == ENOENT ? PACKED_MISSING : PACKED_DAMAGED;
-    enum packed_verdict v = read_trailer(fd, &t, key, &size);
+    struct timespec written;
+    enum packed_verdict v = read_trailer(fd, &t, key, &size, &written);
     if (v == PACKED_FINE && !(f->map = map_aligned(fd, size)))
         v = PACKED_DAMAGED;
     if (v == PACKED_FINE) {
-        const struct timespec now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
-        (void)futimens(fd, now); /* files are deleted in order of last use */
+        /* files are deleted in order of last use; the other time says whether one was written */
+        const struct timespec now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
+        (void)futimens(fd, now);
         f->size = size;
+        f->fd = fd;
+        f->written = written;
         f->payload = t.payload;
         f->n = t.n;
         f->n_sums = chunks_of(t.payload);
@@ -129,11 +134,19 @@ enum packed_verdict packed_file_open(struct packed_file *f, const char *path,
         if (t.table_sum != sum_of(f->map + t.payload, table_bytes(t.n, t.payload)) ||
             !entries_fit(f)) {
             packed_file_close(f);
-            v = PACKED_DAMAGED;
+            return PACKED_DAMAGED;
         }
+        return PACKED_FINE;
     }
     close(fd);
     return v;
+}
+
+bool packed_file_intact(const struct packed_file *f)
+{
+    struct stat st;
+    return fstat(f->fd, &st) == 0 && (uint64_t)st.st_size == f->size &&
+           st.st_mtim.tv_sec == f->written.tv_sec && st.st_mtim.tv_nsec == f->written.tv_nsec;
 }
 
 bool packed_file_check(const struct packed_file *f, uint32_t i)
@@ -155,8 +168,10 @@ struct weight_image packed_file_image(const struct packed_file *f, uint32_t i)
 
 void packed_file_close(struct packed_file *f)
 {
-    if (f->map)
+    if (f->map) {
         munmap((void *)(uintptr_t)f->map, f->size);
+        close(f->fd);
+    }
     *f = (struct packed_file){0};
 }
 

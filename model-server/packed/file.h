@@ -13,6 +13,7 @@
 #include "common/err.h"
 #include "common/pacer.h"
 #include "model-server/backend/backend.h"
+#include <time.h>
 
 enum { PACKED_KEY = 32, PACKED_CHUNK = 8 << 20, PACKED_NOTES = 4, PACKED_WORD = 23 };
 
@@ -34,6 +35,8 @@ struct packed_entry {
 struct packed_file {
     const char *map;
     size_t size; /* bytes of the mapping */
+    int fd;      /* while it is mapped */
+    struct timespec written;
     uint64_t payload;
     const struct packed_entry *entries;
     uint32_t n, n_sums;
@@ -47,6 +50,8 @@ enum packed_verdict packed_file_open(struct packed_file *f, const char *path,
                                      const uint8_t key[PACKED_KEY]);
 /* Verifies the checksum of payload chunk `i` of n_sums, which reads the chunk. Any thread. */
 bool packed_file_check(const struct packed_file *f, uint32_t i);
+/* False: the file was written or shortened while it is mapped. Any thread. */
+bool packed_file_intact(const struct packed_file *f);
 struct weight_image packed_file_image(const struct packed_file *f, uint32_t i);
 void packed_file_close(struct packed_file *f);
 

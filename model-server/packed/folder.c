@@ -95,7 +95,7 @@ static void note_file(struct files *all, int dir, const char *name)
         all->cap = cap;
     }
     struct file *f = &all->v[all->n];
-    f->used_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    f->used_ns = (int64_t)st.st_atim.tv_sec * 1000000000 + st.st_atim.tv_nsec;
     f->bytes = (uint64_t)st.st_blocks * 512;
     f->name = strdup(name);
     all->n += f->name != NULL;

@@ -166,6 +166,14 @@ struct packed *packed_open(const struct packed_options *o)
 
 uint64_t packed_mapped(const struct packed *p) { return p && p->mapped ? p->file.size : 0; }
 
+int packed_check(const struct packed *p, struct err *e)
+{
+    return !p || !p->mapped || packed_file_intact(&p->file)
+               ? 0
+               : err_set(e, ERR_SYSTEM, "packed weights were overwritten while in use: %s",
+                         p->path);
+}
+
 /* ---------------------------------------------------------------- matrices of a load */
 
 static void note_item(struct packed *p, const struct weight *w, uint64_t what,

@@ -39,5 +39,8 @@ void packed_add(struct packed *p, const struct weight *w, uint64_t what,
 /* Call it when the service is ready: starts writing the file unless it was used. */
 void packed_keep(struct packed *p);
 
+/* Fails if the file was written or shortened while its matrices are in use: what was computed since
+ * the last call may be wrong. One system call. NULL is fine. */
+int packed_check(const struct packed *p, struct err *e);
 uint64_t packed_mapped(const struct packed *p); /* mapped bytes of the file; NULL is fine */
 #endif

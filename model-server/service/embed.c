@@ -41,6 +41,10 @@ const ProtobufCMessage *rpc_embed(void *ctx, const ProtobufCMessage *in, struct 
         return NULL;
     if (engine_embed(s->o.engine, texts, adapters, (uint32_t)q->n_texts, q->all, &values, &n, e))
         return service_failed(s, "Embed", e);
+    if (service_check_weights(s, call, e)) {
+        free(values);
+        return NULL;
+    }
     generate__v3__embed_response__init(r);
     r->values = n ? RPC_NEW(call->mem, float, n) : NULL;
     if (n && !r->values) {

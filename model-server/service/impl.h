@@ -22,6 +22,10 @@ int write_generations(const struct service *s, const struct stepper *st, struct 
  * NULL. */
 const ProtobufCMessage *service_failed(struct service *s, const char *rpc, const struct err *e);
 
+/* Before an answer leaves: -1 if weights have changed since the last one. The call fails as that of
+ * a lost shard, and this process ends. */
+int service_check_weights(struct service *s, struct rpc_call *call, struct err *e);
+
 /* The answer to a Prefill whose requests have been converted, and which started at t0 (clock_ns);
  * NULL with `e`. */
 Generate__V3__PrefillResponse *run_prefill(struct service *s, const Generate__V3__PrefillRequest *q,

@@ -5,22 +5,34 @@
 #include <errno.h>
 
 /* This process ends: its launcher starts all ranks again. */
-static void leave(struct service *s)
+static void leave(struct service *s, const char *why)
 {
     if (atomic_exchange(&s->failed, true))
         return;
-    LOG(LOG_ERROR,
-        s->o.world > 1 ? "the ranks have lost each other: shutting down"
-                       : "the device is lost: shutting down",
-        LOGI("rank", s->o.rank));
+    LOG(LOG_ERROR, why, LOGI("rank", s->o.rank));
     rpc_server_stop(s->server);
+}
+
+static void leave_others(struct service *s)
+{
+    leave(s, s->o.world > 1 ? "the ranks have lost each other: shutting down"
+                            : "the device is lost: shutting down");
+}
+
+int service_check_weights(struct service *s, struct rpc_call *call, struct err *e)
+{
+    if (packed_check(s->o.packed, e) == 0)
+        return 0;
+    leave(s, e->msg);
+    call->code = GRPC_STATUS_UNAVAILABLE; /* a lost shard: the next one computes it again */
+    return -1;
 }
 
 const ProtobufCMessage *service_failed(struct service *s, const char *rpc, const struct err *e)
 {
     LOG(LOG_ERROR, "rpc failed", LOGS("rpc", rpc), LOGS("error", e->msg));
     if (engine_broken(s->o.engine))
-        leave(s);
+        leave_others(s);
     return NULL;
 }
 
@@ -31,7 +43,7 @@ void service_refused(void *service, const struct rpc_method *m, grpc_status_code
     if (s->o.world == 1 || e->sys != ENOMEM || code == GRPC_STATUS_DATA_LOSS)
         return;
     LOG(LOG_ERROR, "rpc failed", LOGS("rpc", m->name), LOGS("error", e->msg));
-    leave(s);
+    leave_others(s);
 }
 
 void service_after(void *service)
@@ -76,11 +88,13 @@ static bool write_stalled(const struct batch *b, struct rpc_mem *m, Generate__V3
 
 /* The step is done: without its reply the router lacks tokens, which DATA_LOSS tells it. Any other
  * status means that nothing was computed. */
-static int write_reply(const struct service *s, const struct answer *a, struct rpc_call *call,
+static int write_reply(struct service *s, const struct answer *a, struct rpc_call *call,
                        struct step_reply *r, struct err *e)
 {
     struct rpc_mem *m = call->mem;
     *r = (struct step_reply){0};
+    if (service_check_weights(s, call, e))
+        return -1;
     if (write_generations(s, a->out, m, &r->generations, &r->n_generations) == 0 &&
         (!a->batch ||
          ((r->batch = write_batch(s, a->batch, m)) && write_stalled(a->batch, m, &r->stalled))))

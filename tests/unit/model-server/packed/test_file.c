@@ -163,6 +163,30 @@ static void another_key_is_foreign(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+/* The pages of a mapped file are those of whoever writes it. */
+static void a_write_while_it_is_mapped_is_noticed(void **state)
+{
+    struct packed_file f, other;
+    const struct timespec tick = {.tv_nsec = 20000000}; /* of the file system's clock */
+    (void)state;
+    write_it();
+    nanosleep(&tick, NULL);
+    assert_int_equal(packed_file_open(&f, path, key), PACKED_FINE);
+    assert_int_equal(packed_file_open(&other, path, key), PACKED_FINE); /* another rank's use */
+    packed_file_close(&other);
+    assert_true(packed_file_intact(&f));
+    const int fd = open(path, O_RDWR);
+    assert_int_equal(pwrite(fd, "x", 1, 70), 1);
+    close(fd);
+    assert_false(packed_file_intact(&f));
+    packed_file_close(&f);
+    write_it();
+    assert_int_equal(packed_file_open(&f, path, key), PACKED_FINE);
+    assert_true(truncate(path, 4096) == 0);
+    assert_false(packed_file_intact(&f));
+    packed_file_close(&f);
+}
+
 static void a_stop_ends_the_writing(void **state)
 {
     struct err e = ERR_INIT;
@@ -216,6 +240,7 @@ int main(void)
         cmocka_unit_test(any_bit_that_differs_is_noticed),
         cmocka_unit_test(another_length_is_damage),
         cmocka_unit_test(another_key_is_foreign),
+        cmocka_unit_test(a_write_while_it_is_mapped_is_noticed),
         cmocka_unit_test(a_stop_ends_the_writing),
         cmocka_unit_test(a_full_disk_is_an_error),
     };
