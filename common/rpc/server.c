@@ -1,23 +1,17 @@
 /* A call object passes through the core as a chain of rpc_ops:
  *
- *   armed -> on_arrival -> on_message -> [serial lane] -> answer -> on_sent -> freed
+ *   armed -> server_call_arrived -> on_message -> [serial lane] -> answer -> on_sent -> freed
  *
  * The next call object is armed when a call arrives, so that the core always holds some. Without
  * memory for it, one that ends is armed again. */
-#include "common/rpc/server.h"
 #include "common/clock.h"
 #include "common/cond.h"
 #include "common/rpc/accept.h"
-#include "common/rpc/bind.h"
 #include "common/rpc/creds.h"
-#include "common/rpc/loop.h"
-#include "common/rpc/proof.h"
+#include "common/rpc/server_impl.h"
 #include "common/rpc/span.h"
-#include "common/rpc/trace.h"
 #include "common/watchdog.h"
 #include <grpc/grpc_security.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,121 +21,12 @@
 enum { CLOSE_GRACE_MS = 2000, HANDSHAKE_MS = 5000 };
 static const size_t mem_limit = (size_t)4 << 30; /* for one unpacked message and its answer */
 
-struct server_call;
-struct call_lane { /* queued calls in arrival order */
-    struct server_call *head, **tail;
-};
-
-struct rpc_server {
-    struct rpc_server_options o;
-    struct rpc_bind bind, also;
-    struct rpc_loop *loop;
-    grpc_server *grpc;
-    pthread_t thread; /* runs the loop and the RPC_AT_ONCE lane */
-    struct rpc_op down;
-    atomic_int n_calls;
-    atomic_int unarmed;     /* call objects that there was no memory for */
-    bool is_down;           /* loop thread */
-    struct rpc_mem at_once; /* loop thread */
-    struct rpc_guard guard; /* loop thread */
-    struct rpc_mem serial;  /* serial lane's thread */
-    struct rpc_mem apart;   /* the thread of the RPC_APART lane */
-    pthread_t apart_thread; /* exists if a method uses that lane */
-    bool has_apart;
-    pthread_mutex_t lock; /* guards the following */
-    pthread_cond_t wake;
-    struct call_lane lanes[2]; /* RPC_SERIAL, RPC_APART */
-    bool stopping, drained;
-};
-
-struct server_call {
-    struct rpc_op op;
-    struct rpc_server *s;
-    struct server_call *next; /* in its lane */
-    const struct rpc_method *method;
-    grpc_call *c;
-    grpc_call_details details;
-    grpc_metadata_array md;
-    grpc_byte_buffer *in, *out;
-    grpc_slice why; /* message of the status */
-    int cancelled;
-    bool greeted;    /* initial metadata sent */
-    bool proved;     /* authenticated by `ticket`; the answer is signed as well */
-    bool challenged; /* the nonce is sent to the caller */
-    struct rpc_ticket ticket;
-    grpc_slice trailer;           /* value of the trailing metadata */
-    struct trace_context parent;  /* zero: none */
-    int64_t arrived_ns, begun_ns; /* begun: when the handler was called */
-};
-
-static void on_arrival(struct rpc_op *op, bool ok);
 static void on_message(struct rpc_op *op, bool ok);
-
-static void arm_this(struct rpc_server *s, struct server_call *k)
-{
-    *k = (struct server_call){.op = {on_arrival, "arrival"},
-                              .s = s,
-                              .why = grpc_empty_slice(),
-                              .trailer = grpc_empty_slice()};
-    grpc_call_details_init(&k->details);
-    grpc_metadata_array_init(&k->md);
-    rpc_expect(s->loop, &k->op);
-    grpc_completion_queue *q = rpc_loop_queue(s->loop);
-    grpc_server_request_call(s->grpc, &k->c, &k->details, &k->md, q, q, &k->op);
-}
-
-static void arm(struct rpc_server *s)
-{
-    struct server_call *k = calloc(1, sizeof(*k));
-    if (!k) {
-        atomic_fetch_add(&s->unarmed, 1);
-        return;
-    }
-    atomic_fetch_add(&s->n_calls, 1);
-    arm_this(s, k);
-}
-
-/* Whether this one is to be armed again. */
-static bool lacks_one(struct rpc_server *s)
-{
-    int n = atomic_load(&s->unarmed);
-    while (n > 0 && !atomic_compare_exchange_weak(&s->unarmed, &n, n - 1)) {
-    }
-    return n > 0;
-}
-
-static void stop_when_empty(struct rpc_server *s)
-{
-    if (s->is_down && atomic_load(&s->n_calls) == 0)
-        rpc_loop_stop(s->loop);
-}
-
-static void free_call(struct server_call *k)
-{
-    struct rpc_server *s = k->s;
-    if (k->in)
-        grpc_byte_buffer_destroy(k->in);
-    if (k->out)
-        grpc_byte_buffer_destroy(k->out);
-    grpc_slice_unref(k->why);
-    grpc_slice_unref(k->trailer);
-    grpc_call_details_destroy(&k->details);
-    grpc_metadata_array_destroy(&k->md);
-    if (k->c)
-        grpc_call_unref(k->c);
-    if (lacks_one(s)) {
-        arm_this(s, k);
-        return;
-    }
-    free(k);
-    atomic_fetch_sub(&s->n_calls, 1);
-    stop_when_empty(s);
-}
 
 static void on_sent(struct rpc_op *op, bool ok)
 {
     (void)ok; /* a disconnected client needs no answer */
-    free_call(CONTAINER_OF(op, struct server_call, op));
+    server_call_free(CONTAINER_OF(op, struct server_call, op));
 }
 
 /* Builds the trailing metadata: the proof of a reply, or the nonce for an unauthenticated caller.
@@ -188,7 +73,7 @@ static void finish(struct server_call *k, grpc_status_code code, const char *why
     }
     k->op = (struct rpc_op){on_sent, "sent"};
     if (rpc_start(k->s->loop, k->c, ops, n, &k->op))
-        free_call(k);
+        server_call_free(k);
 }
 
 static void receive(struct server_call *k)
@@ -197,7 +82,7 @@ static void receive(struct server_call *k)
     op.data.recv_message.recv_message = &k->in;
     k->op = (struct rpc_op){on_message, "message"};
     if (rpc_start(k->s->loop, k->c, &op, 1, &k->op))
-        free_call(k);
+        server_call_free(k);
 }
 
 /* Unpacks, handles, packs: sets k->out, or a status in *code and `e`. */
@@ -273,7 +158,7 @@ static void stream_step(struct server_call *k)
     k->greeted = true;
     k->op = (struct rpc_op){on_replied, "replied"};
     if (rpc_start(k->s->loop, k->c, ops, n, &k->op))
-        free_call(k);
+        server_call_free(k);
 }
 
 static struct call_lane *lane_of(struct rpc_server *s, enum rpc_lane lane)
@@ -366,15 +251,15 @@ static void read_parent(struct server_call *k)
     k->arrived_ns = clock_ns();
 }
 
-static void on_arrival(struct rpc_op *op, bool ok)
+void server_call_arrived(struct rpc_op *op, bool ok)
 {
     struct server_call *k = CONTAINER_OF(op, struct server_call, op);
     struct rpc_server *s = k->s;
     if (!ok) { /* the server is shutting down: no further calls arrive */
-        free_call(k);
+        server_call_free(k);
         return;
     }
-    arm(s);
+    server_call_arm(s);
     for (size_t i = 0; i < s->o.n_methods && !k->method; i++)
         if (grpc_slice_str_cmp(k->details.method, s->o.methods[i].name) == 0)
             k->method = &s->o.methods[i];
@@ -394,7 +279,7 @@ static void on_down(struct rpc_op *op, bool ok)
     (void)ok;
     struct rpc_server *s = CONTAINER_OF(op, struct rpc_server, down);
     s->is_down = true;
-    stop_when_empty(s);
+    server_stop_when_empty(s);
 }
 
 static void *loop_thread(void *arg)
@@ -536,7 +421,7 @@ static int start(struct rpc_server *s, struct err *e)
         return no_thread(s, e);
     }
     for (int i = 0; i < 8; i++)
-        arm(s);
+        server_call_arm(s);
     return 0;
 }
 
