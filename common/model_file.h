@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* True also for a file that a damaged GGUF file should have: reading it reports the error. */
 bool model_file_exists(const char *path);
 /* As file_read() and json_load() of common/json/json.h; of a config.json with a `thinker_config`
  * (Qwen Omni), that object. */

@@ -20,6 +20,7 @@ struct kv_below { /* zero: nothing */
     struct kv_peer_server *server;
 };
 
+/* Checks the address for peers before anything is loaded. */
 int kv_below_check(const struct kv_below_options *o, enum cluster_kind kind, uint32_t ranks,
                    struct err *e);
 uint64_t kv_below_memory(const struct kv_below_options *o); /* bytes; 0: there are no tiers */

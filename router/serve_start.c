@@ -37,11 +37,8 @@ static bool given(const char *s) { return s && *s; }
 
 static void notify(struct router_service *s, enum service_event n)
 {
-    uint64_t one = 1;
     atomic_store(&s->event, n);
-    if (write(s->event_fd, &one, sizeof(one)) < 0) {
-        /* Cannot happen: the counter would have to be full. */
-    }
+    (void)eventfd_write(s->event_fd, 1);
 }
 
 /* ---------------------------------------------------------------- other threads */

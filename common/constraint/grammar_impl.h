@@ -50,6 +50,7 @@ static inline char grammar_peek(const struct grammar *g)
 {
     return g->at < g->n ? g->text[g->at] : '\0';
 }
+/* Skips `s`. False: the text goes on with something else. */
 bool grammar_take(struct grammar *g, const char *s);
 /* Parses `+`, `?` or `*` into bounds, which must be 0 and TERM_UNBOUNDED before. False: none. */
 bool grammar_quantifier(struct grammar *g, uint32_t *lo, uint32_t *hi);

@@ -24,6 +24,7 @@ struct hub_settings {
     long retry_s;           /* seconds before a retry; the hub may request more */
 };
 
+/* Reads the variables of the environment. */
 void hub_settings_read(struct hub_settings *s);
 /* WEIGHTS_CACHE_OVERRIDE: the folder used as the model, whatever its id; NULL: none. */
 const char *hub_weights_override(void);

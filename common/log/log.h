@@ -41,6 +41,7 @@ bool log_on(enum log_level level);
 /* "error", "warn"/"warning", "info", "debug", "trace", "off", in any case. False: unknown word. */
 bool log_level_parse(const char *word, enum log_level *out);
 
+/* Writes a line, whatever the level in force: LOG() asks log_on() first. */
 void log_fields(enum log_level level, const char *msg, size_t n, const struct log_field *fields);
 void log_msg(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Forwards a child's output: a line formatted as JSON by this module, or any other text. `source`

@@ -18,6 +18,7 @@ struct rpc_op {
 };
 #define CONTAINER_OF(p, type, field) ((type *)((char *)(p)-offsetof(type, field)))
 
+/* NULL: out of memory. */
 struct rpc_loop *rpc_loop_new(void);
 void rpc_loop_run(struct rpc_loop *l);  /* returns once stopped and drained */
 void rpc_loop_stop(struct rpc_loop *l); /* on the loop thread, with nothing pending */

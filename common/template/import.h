@@ -5,5 +5,6 @@
 #include "common/template/vm.h"
 #include <cjson/cJSON.h>
 
+/* A copy in the arena of the render. */
 struct val val_from_json(struct vm *vm, const cJSON *j);
 #endif

@@ -130,6 +130,7 @@ struct val val_markup(struct vm *vm, struct val s, bool markup);
 struct val val_undefined(struct vm *vm, const char *hint, struct val obj, struct val name);
 struct val val_unsafe(struct vm *vm, struct val obj, const char *attr, size_t n);
 
+/* An empty list with room for `cap` elements. */
 struct list *list_new(struct vm *vm, uint32_t cap);
 void list_push(struct vm *vm, struct list *l, struct val v);
 struct val val_pair(struct vm *vm, struct val a, struct val b); /* a tuple */

@@ -21,6 +21,7 @@ struct trie {
     uint32_t root[256]; /* children of the root, without hashing */
 };
 
+/* An empty trie is zeroed, and is so again afterwards. */
 void trie_free(struct trie *t);
 /* Adds an entry; an existing one keeps its number. -1: out of memory. */
 int trie_add(struct trie *t, const char *s, size_t n, uint32_t value);

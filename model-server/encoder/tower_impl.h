@@ -165,6 +165,7 @@ static inline uint32_t tower_blocks_of(uint32_t tokens)
 {
     return (tokens + TOWER_BLOCK - 1) / TOWER_BLOCK;
 }
+/* Allocates memory for passes of that size; never shrinks. */
 int tower_reserve_pass(struct tower *t, uint32_t tokens, uint32_t crops, struct err *e);
 void tower_free_memory(struct tower *t);
 /* Most tokens of a pass: larger ones are not faster. */

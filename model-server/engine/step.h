@@ -80,6 +80,7 @@ struct stepper {
     struct buf piece;
 };
 
+/* After an error, stepper_free() frees what was allocated. */
 int stepper_init(struct stepper *st, struct model *m, const struct backend_ops *ops,
                  struct device *dev, const struct tokenizer *tok, uint32_t block_size,
                  struct err *e);

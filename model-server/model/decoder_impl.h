@@ -24,6 +24,7 @@ void decoder_load_last(struct loader *l, struct amount embed);
 /* Loads what precedes and what follows the layers, as far as this stage has them. */
 void decoder_load_ends(struct loader *l);
 
+/* ERR_VALIDATION: an id outside the vocabulary, or a position beyond the table of positions. */
 int decoder_check(const struct decoder *d, const struct ragged *b, struct err *e);
 /* How many of `tokens` tokens one pass processes. */
 uint32_t decoder_pass_of(const struct decoder *d, uint32_t tokens);

@@ -46,6 +46,7 @@ struct loader {
 
 enum { LOADER_SAMPLE_ROWS = 64 }; /* rows of a matrix to pack, if a load is only measured */
 
+/* The load has failed for lack of memory. */
 void loader_nomem(struct loader *l);
 /* Adds to the counted size of the decoder. */
 void loader_count(struct decoder *d, uint64_t elements, uint64_t bytes);

@@ -20,6 +20,7 @@ enum { NO_NEXT = -1 };
 void compare_row(struct comparison *c, const float *exact, const float *other, uint32_t vocab,
                  int64_t next);
 
+/* Of the sum of negative log-likelihoods; 0: nothing was predicted. */
 double compare_perplexity(double nll, uint64_t predicted);
 double compare_error(const struct comparison *c); /* rms of the error / rms of the exact logits */
 #endif

@@ -16,6 +16,7 @@ struct gguf_head {
     uint64_t n_values, n_tensors;
 };
 
+/* Appends a key of metadata with a number. */
 void gguf_head_u32(struct gguf_head *h, const char *key, uint32_t v);
 
 /* Copies all metadata of a file except general.file_type. */

@@ -89,6 +89,7 @@ struct run {
     struct layer_set *at;
 };
 
+/* A matrix of a linear layer that no --exclude names. */
 bool run_quantises(const struct run *r, const struct source_tensor *t);
 
 /* Quantises a model. ops, dev: the CPU backend. The output is complete or absent. With o->report,

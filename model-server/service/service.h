@@ -59,6 +59,7 @@ struct service {
 extern const struct rpc_method service_methods[];
 extern const size_t service_n_methods;
 
+/* Before the RPC server starts; `o` is copied. */
 int service_init(struct service *s, const struct service_options *o, struct err *e);
 void service_free(struct service *s);
 void service_log_status(struct service *s); /* one line at level ERROR; any thread */

@@ -17,6 +17,7 @@ struct custom_tools {
     const char *forced; /* the answer is the input of this one; NULL: none */
 };
 
+/* A tool of type `custom`, whose input is text. */
 bool custom_is(const cJSON *tool);
 /* The object with the members of a custom tool. */
 const cJSON *custom_members(const cJSON *tool);

@@ -20,6 +20,7 @@ const char *parts_check(cJSON *parts, const char *role, bool eyes);
  */
 int parts_settle(cJSON *message, bool thoughts, bool last);
 
+/* A part of an earlier answer that holds its reasoning. */
 bool parts_is_thought(const cJSON *part);
 
 /* Appends the text of a file in `part` under its name. False: it has no bytes, or they are not

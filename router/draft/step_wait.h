@@ -31,6 +31,7 @@ struct step_wait {
     void *ready_arg;
 };
 
+/* Copies the options. */
 void step_wait_init(struct step_wait *w, const struct step_wait_options *o);
 /* Called when a wait has ended, with the drafts that are available. */
 void step_wait_on_ready(struct step_wait *w, void (*ready)(void *arg), void *arg);

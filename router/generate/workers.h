@@ -13,6 +13,7 @@ struct job { /* embedded in its owner */
     void (*run)(struct job *j, struct tok_scratch **scratch); /* on a worker thread */
 };
 
+/* Starts n threads. */
 struct workers *workers_new(uint32_t n, struct err *e);
 void workers_submit(struct workers *w, struct job *j); /* from any thread */
 /* Runs the queued jobs, then joins the threads. Jobs submitted later never run. */

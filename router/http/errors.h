@@ -27,6 +27,7 @@ enum error_shape {
     ERRORS_GOOGLE
 };
 
+/* The HTTP status of an error, which differs between the protocols. */
 int error_status(enum error_shape s, enum err_kind k);
 /* Appends the body for `e`; `id` is the request's. `wait_s`: when to try again, in s, for the
  * protocols whose errors say so; 0: not said. Returns its content type. */

@@ -197,10 +197,7 @@ void http_run(struct http *h)
 
 void http_wake(struct http *h)
 {
-    uint64_t one = 1;
-    if (write(h->bell_fd, &one, sizeof(one)) < 0) {
-        /* The counter is full: the loop is already awake. */
-    }
+    (void)eventfd_write(h->bell_fd, 1); /* full: the loop is already awake */
 }
 
 void http_stop(struct http *h)

@@ -4,16 +4,14 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 enum { NAME_MAX_BYTES = 200 };
 
 void models_ring(struct models *m)
 {
-    uint64_t one = 1;
-    if (write(m->bell_fd, &one, sizeof(one)) < 0) {
-        /* The counter is full: the thread is already awake. */
-    }
+    (void)eventfd_write(m->bell_fd, 1); /* full: the thread is already awake */
 }
 
 /* ---------------------------------------------------------------- names */

@@ -41,6 +41,7 @@ struct models {
     struct slot *slots;
 };
 
+/* Wakes the thread of the models. Any thread. */
 void models_ring(struct models *m);
 /* Notifies all waiters of `q`. With the lock, which is released meanwhile. */
 void models_notify(struct models *m, struct model *q, const struct err *why);

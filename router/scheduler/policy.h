@@ -115,6 +115,7 @@ struct joiner {
     bool newcomer;     /* its account runs nothing, and others run */
 };
 
+/* Copies the limits; `kv` and `adapters` must outlive it. */
 void policy_init(struct policy *p, const struct policy_limits *l, struct kv_blocks *kv,
                  struct adapter_accounts *adapters);
 void policy_free(struct policy *p); /* no request may be left */

@@ -18,10 +18,7 @@ enum { TICK_MS = 1000, BACKLOG = 1024, CLOSING_MS = 3000, FULL_MS = 10000, SEND_
 
 void lmtp_wake(struct lmtp *l)
 {
-    uint64_t one = 1;
-    if (write(l->bell_fd, &one, sizeof(one)) < 0) {
-        /* The counter is full: the thread is already awake. */
-    }
+    (void)eventfd_write(l->bell_fd, 1); /* full: the thread is already awake */
 }
 
 void lmtp_adopt(void *edge, struct http_socket *s)

@@ -223,5 +223,6 @@ void record_resume(struct peer *p, const struct lmtp_message *m);
 void record_tick(struct lmtp *l, int64_t now);
 void record_end_all(struct lmtp *l);
 
+/* Wakes the loop. Any thread. */
 void lmtp_wake(struct lmtp *l);
 #endif
