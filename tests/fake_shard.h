@@ -161,6 +161,10 @@ static inline const ProtobufCMessage *fake_info(void *ctx, const ProtobufCMessag
     r->sampling_fields = own_fields;
     r->n_sampling_fields = sizeof(own_fields) / sizeof(own_fields[0]);
     r->vocab_size = f->text_only ? 0 : FAKE_VOCAB;
+    if (f->embeds) {
+        r->task = rpc_mem_strdup(call->mem, "embed", 5);
+        r->embed_width = r->hidden_size = 1;
+    }
     return &r->base;
 }
 
@@ -203,6 +207,28 @@ static inline const ProtobufCMessage *fake_warmup(void *ctx, const ProtobufCMess
     return &r->base;
 }
 
+static inline const ProtobufCMessage *fake_embed(void *ctx, const ProtobufCMessage *in,
+                                                 struct rpc_call *call, struct err *e)
+{
+    struct fake_shard *f = ctx;
+    const Generate__V3__EmbedRequest *p = (const void *)in;
+    const uint32_t no = ++f->n_embeds;
+    while (f->hold_embed == no)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (f->lose_embed == no) {
+        call->code = GRPC_STATUS_UNAVAILABLE;
+        err_set(e, ERR_SYSTEM, "embed");
+        return NULL;
+    }
+    Generate__V3__EmbedResponse *r = RPC_NEW(call->mem, Generate__V3__EmbedResponse, 1);
+    generate__v3__embed_response__init(r);
+    r->values = RPC_NEW(call->mem, float, p->n_texts);
+    for (r->n_values = 0; r->n_values < p->n_texts; r->n_values++)
+        r->values[r->n_values] = (float)p->texts[r->n_values]->ids[0];
+    r->width = 1;
+    return &r->base;
+}
+
 #define FAKE_RPC(rpc, type, lane_, fn)                                                             \
     {                                                                                              \
         .name = "/generate.v3.TextGenerationService/" rpc,                                         \
@@ -217,6 +243,7 @@ static const struct rpc_method fake_methods[] = {
     FAKE_RPC("Warmup", warmup, RPC_SERIAL, fake_warmup),
     FAKE_RPC("Prefill", prefill, RPC_SERIAL, fake_prefill),
     FAKE_RPC("Decode", decode, RPC_SERIAL, fake_decode),
+    FAKE_RPC("Embed", embed, RPC_SERIAL, fake_embed),
     FAKE_RPC("KvStore", kv_store, RPC_SERIAL, fake_store),
     FAKE_RPC("KvFetch", kv_fetch, RPC_APART, fake_fetch),
     FAKE_RPC("KvLoad", kv_load, RPC_SERIAL, fake_load),

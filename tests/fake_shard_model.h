@@ -60,9 +60,11 @@ struct fake_shard {
     bool offloads;          /* it has lower tiers; block_size <= FAKE_MAX_BLOCK */
     bool transfers;         /* it reads blocks of `peer`; NULL: the peer is gone */
     bool quick;             /* constant tokens: for benchmarks */
+    bool embeds;            /* it gives vectors: the first id of a text */
     bool stamps; /* the text of a token is the time when its step ended, in monotonic ns */
     int64_t stamp;
     /* script */
+    _Atomic uint32_t hold_embed, lose_embed; /* this Embed, from 1, waits; is answered as if lost */
     _Atomic int step_ms;
     _Atomic int fetch_ms;                          /* what a KvFetch takes */
     _Atomic int fail_store, fail_fetch, fail_load; /* this many next calls fail */
@@ -81,7 +83,7 @@ struct fake_shard {
     pthread_mutex_t lock;
     struct fake_log log[FAKE_MAX_LOG];
     uint32_t n_log;
-    _Atomic uint32_t n_health, n_probe;
+    _Atomic uint32_t n_health, n_probe, n_embeds;
     uint32_t n_bad; /* cached blocks, and states, with wrong contents */
     _Atomic uint32_t n_left, n_more, n_out, n_in;  /* edits */
     _Atomic uint32_t n_saves, n_from;              /* snapshots taken, and used */

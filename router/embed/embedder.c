@@ -306,14 +306,17 @@ static void take_values(struct embedder *s, const Generate__V3__EmbedResponse *r
     observe(s, M_BATCH_FORWARD_DURATION, "embed", (double)r->forward_ns * 1e-9);
 }
 
+/* One slot of each request in the call, whose turns may have put texts of others in between. */
+static bool is_last_of_job(const struct embed_slot *t) { return t->text + 1 == t->job->next; }
+
 /* Keeps the call for the next shards, except requests that were present at an earlier loss. */
 static void keep_for_others(struct embedder *s, const struct err *why)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < s->n_slots; i++) { /* a request's texts are adjacent */
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        s->slots[i].job->n_lost += is_last_of_job(&s->slots[i]);
+    for (uint32_t i = 0; i < s->n_slots; i++) {
         struct embed_job *j = s->slots[i].job;
-        if (i == 0 || s->slots[i - 1].job != j)
-            j->n_lost++;
         if (j->n_lost < MOST_LOSSES && j->err.kind == ERR_NONE) {
             s->slots[kept++] = s->slots[i];
             continue;
@@ -438,7 +441,7 @@ bool embedder_audit(const struct embedder *s, struct buf *out)
 {
     uint32_t in_flight = 0;
     for (uint32_t i = 0; i < s->n_slots; i++)
-        in_flight += i == 0 || s->slots[i].job != s->slots[i - 1].job;
+        in_flight += is_last_of_job(&s->slots[i]);
     const bool balanced = s->n_jobs >= in_flight;
     buf_fmt(out,
             "{\"requests\":%u,\"waiting\":%u,\"running\":%u,\"texts_out\":%u,\"connected\":%s,"

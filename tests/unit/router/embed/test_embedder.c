@@ -1,0 +1,151 @@
+/* Texts of several requests share calls; a loss of the shards counts once for each request. */
+#include "router/embed/embedder.h"
+#include "tests/unit/router/infer_rig.h"
+
+enum { TEXTS = 40 }; /* two turns of 16, and a rest */
+static const struct infer_config patient = {.max_batch_prefill_tokens = 4096, .return_ms = WAIT_MS};
+static const struct fake_shard vectors = {.embeds = true};
+
+struct asked {
+    struct embed_job job;
+    struct embed_text texts[TEXTS];
+    uint32_t ids[TEXTS];
+    atomic_bool cancelled, over;
+};
+
+static void on_done(struct embed_job *j)
+{
+    atomic_store(&CONTAINER_OF(j, struct asked, job)->over, true);
+}
+static bool is_done(const void *a) { return atomic_load(&((const struct asked *)a)->over); }
+
+static struct asked *ask(struct rig *g, uint32_t seed, uint32_t n)
+{
+    struct asked *a = calloc(1, sizeof(*a));
+    for (uint32_t i = 0; i < n; i++) {
+        a->ids[i] = seed * 100 + i;
+        a->texts[i] = (struct embed_text){.ids = &a->ids[i], .n = 1};
+    }
+    a->job = (struct embed_job){
+        .texts = a->texts, .n = n, .tenant = seed, .cancelled = &a->cancelled, .done = on_done};
+    infer_embed(g->infer, &a->job);
+    return a;
+}
+
+static void expect_vectors(struct asked *a)
+{
+    assert_true(wait_for(is_done, a));
+    if (a->job.err.kind != ERR_NONE)
+        print_error("%s\n", a->job.err.msg);
+    assert_int_equal(a->job.err.kind, ERR_NONE);
+    assert_int_equal(a->job.n_values, a->job.n);
+    for (uint32_t i = 0; i < a->job.n; i++)
+        assert_true(a->job.values[i] == (float)a->ids[i]);
+    free(a->job.values);
+    free(a);
+}
+
+static void expect_loss(struct asked *a)
+{
+    assert_true(wait_for(is_done, a));
+    assert_int_equal(a->job.err.kind, ERR_GENERATION);
+    free(a->job.values);
+    free(a);
+}
+
+static bool second_call(const void *g) { return ((const struct rig *)g)->shard[0]->n_embeds == 2; }
+static bool first_call(const void *g) { return ((const struct rig *)g)->shard[0]->n_embeds == 1; }
+
+static bool both_wait(const void *g)
+{
+    return infer_stats(((const struct rig *)g)->infer).queued == 2;
+}
+
+/* The second call, which waits, has texts of b and c in turns. */
+static void share_a_call(struct rig *g, struct asked **b, struct asked **c)
+{
+    g->shard[0]->hold_embed = 1;
+    struct asked *a = ask(g, 1, 1);
+    assert_true(wait_for(first_call, g));
+    *b = ask(g, 2, TEXTS);
+    *c = ask(g, 3, TEXTS);
+    assert_true(wait_for(both_wait, g));
+    g->shard[0]->hold_embed = 2;
+    expect_vectors(a);
+    assert_true(wait_for(second_call, g));
+}
+
+static void accounting_balances_while_requests_take_turns(void **state)
+{
+    struct rig *g = rig_new(&vectors, &patient, 1);
+    struct asked *b, *c;
+    struct buf out = BUF_INIT;
+    struct err e = ERR_INIT;
+    bool balanced = false;
+    (void)state;
+    share_a_call(g, &b, &c);
+    assert_int_equal(infer_audit(g->infer, WAIT_MS, &out, &balanced, &e), 0);
+    assert_non_null(strstr(out.p, "\"requests\":2,\"waiting\":0,\"running\":2,\"texts_out\":80"));
+    assert_true(balanced);
+    buf_free(&out);
+    g->shard[0]->hold_embed = 0;
+    expect_vectors(b);
+    expect_vectors(c);
+    rig_free(g);
+}
+
+static void requests_that_take_turns_survive_a_loss(void **state)
+{
+    struct rig *g = rig_new(&vectors, &patient, 1);
+    struct asked *b, *c;
+    (void)state;
+    share_a_call(g, &b, &c);
+    g->shard[0]->lose_embed = 2;
+    g->shard[0]->hold_embed = 0;
+    expect_vectors(b);
+    expect_vectors(c);
+    assert_int_equal(g->shard[0]->n_embeds, 3);
+    assert_false(is_lost(g));
+    rig_free(g);
+}
+
+/* They may be its cause. */
+static void requests_of_two_losses_end(void **state)
+{
+    struct rig *g = rig_new(&vectors, &patient, 1);
+    struct asked *b, *c;
+    (void)state;
+    share_a_call(g, &b, &c);
+    g->shard[0]->lose_embed = 2;
+    g->shard[0]->hold_embed = 3;
+    while (g->shard[0]->n_embeds < 3)
+        usleep(1000);
+    g->shard[0]->lose_embed = 3;
+    g->shard[0]->hold_embed = 0;
+    expect_loss(b);
+    expect_loss(c);
+    expect_vectors(ask(g, 4, TEXTS));
+    rig_free(g);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return rmdir(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(accounting_balances_while_requests_take_turns),
+        cmocka_unit_test(requests_that_take_turns_survive_a_loss),
+        cmocka_unit_test(requests_of_two_losses_end),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
