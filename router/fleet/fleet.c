@@ -184,7 +184,7 @@ void fleet_change(struct fleet *f, struct adapter_change *c)
     c->done(c);
 }
 
-/* The one with the least load. Lost ones apply the change when they return. */
+/* Of those whose shards answer the one with the least load. If none answers, its texts wait. */
 static struct infer *least_busy(const struct fleet *f)
 {
     struct infer *best = NULL;
@@ -194,7 +194,8 @@ static struct infer *least_busy(const struct fleet *f)
         if (!p->infer)
             continue;
         const struct infer_stats s = infer_stats(p->infer);
-        const uint64_t busy = (uint64_t)s.queued + s.running + (replica_ready(p) ? 0 : 1ull << 40);
+        const bool answers = replica_ready(p) && infer_healthy(p->infer);
+        const uint64_t busy = (uint64_t)s.queued + s.running + (answers ? 0 : 1ull << 40);
         if (busy < least) {
             best = p->infer;
             least = busy;
