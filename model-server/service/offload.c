@@ -115,7 +115,11 @@ static int store_all(struct service *s, const Generate__V3__KvStoreRequest *q, v
             break;
     }
     const uint32_t begun = *taken + (got < 0 && *taken < q->n_blocks);
-    const bool ok = got >= 0 && model_export_wait(s->o.weights, e) == 0;
+    struct err late = ERR_INIT;
+    /* also after an error: then no copy writes to a record that is dropped */
+    const bool copied = model_export_wait(s->o.weights, &late) == 0, ok = copied && got >= 0;
+    if (got >= 0 && !copied)
+        *e = late;
     for (uint32_t i = 0; i < begun; i++) {
         if (!records[i])
             continue;
