@@ -232,3 +232,16 @@ def test_keys():
     with Service(DEMO, args=["--api-key", "k"]) as s:
         assert s.post("/api/chat", HELLO).json() == {"error": "The API key is missing or wrong: send it as `Authorization: Bearer KEY`."}
         assert requests.get(s.url + "/api/tags").status_code == 200
+
+
+@pytest.mark.parametrize("path, prompt", [("/api/chat", {"messages": [{"role": "user", "content": "Once"}]}), ("/api/generate", {"prompt": "Once"}), ("/api/generate", {"prompt": "Once", "raw": True})])
+def test_log_probabilities(demo, path, prompt):
+    body = {**prompt, "logprobs": True, "top_logprobs": 2, "options": {"temperature": 0, "num_predict": 6}}
+    whole = one(demo, path, **body)
+    assert len(whole["logprobs"]) == whole["eval_count"] == 6
+    assert all(len(t["top_logprobs"]) == 2 and t["logprob"] <= 0 and bytes(t["bytes"]).decode(errors="replace") for t in whole["logprobs"])
+    streamed = lines(demo, path, **body)
+    assert [t for line in streamed for t in line.get("logprobs", [])] == whole["logprobs"], "each token is in one line"
+    assert len(streamed) > 3 and all("logprobs" in line for line in streamed[:-1])
+    assert "logprobs" not in one(demo, path, **{**body, "logprobs": False})
+    assert all(t["top_logprobs"] == [] for t in one(demo, path, **{**body, "top_logprobs": None})["logprobs"])

@@ -61,7 +61,8 @@ def test_the_last_response_is_continued_although_nothing_is_stored(s):
         whole += [{"role": "assistant", "content": "Two."}, {"role": "user", "content": "[[Three.]]"}]
         n = requests.post(s.url + "/v1/responses/input_tokens", json={"input": whole}).json()["input_tokens"]
         assert counts[0] < counts[1] < counts[2] == n, "the history is in the prompt"
-        old = ask(ws, input="x", previous_response_id=first["id"])[-1]
+        assert text_of(ask(ws, input="[[Fork.]]", previous_response_id=first["id"])) == "Fork.", "some earlier ones are kept, too"
+        old = ask(ws, input="x", previous_response_id="resp_1")[-1]
         assert (old["type"], old["status"], old["error"]["code"]) == ("error", 400, "previous_response_not_found")
         assert old["error"]["param"] == "previous_response_id"
         fourth = ask(ws, input="[[Four.]]", previous_response_id=third[-1]["response"]["id"])
@@ -105,6 +106,41 @@ def test_messages_that_are_no_requests(s):
             assert (e["type"], e["status"]) == ("error", 400) and words in e["error"]["message"], (body, e)
         ws.send('{"type": "response.processed", "response_id": "resp_1"}')
         assert text_of(ask(ws, input="[[On.]]")) == "On.", "an acknowledgement has no answer"
+
+
+def test_lanes_are_named_in_their_events(s):
+    """`stream_id`: a client of several conversations tells their events apart; errors, too."""
+    with ws_of(s) as ws:
+        a, b = (ask(ws, input=f"[[{lane}.]]", stream_id=lane) for lane in "ab")
+        assert {e["stream_id"] for e in a} == {"a"} and {e["stream_id"] for e in b} == {"b"}
+        assert text_of(ask(ws, input="[[More.]]", stream_id="a", previous_response_id=a[-1]["response"]["id"])) == "More."
+        bad = ask(ws, stream_id="b")[-1]
+        assert (bad["type"], bad["stream_id"]) == ("error", "b")
+        assert all("stream_id" not in e for e in ask(ws, input="[[c]]"))
+
+
+def test_steering_is_refused_with_its_input(s):
+    with ws_of(s) as ws:
+        ws.send(json.dumps({"type": "response.steer", "previous_response_id": "resp_1", "input": "Stop!"}))
+        e = openai.types.responses.ResponseSteerFailedEvent.model_validate(json.loads(ws.recv(timeout=20)), strict=True)
+        assert e.error.code == "steering_not_supported" and (e.steer.input, e.steer.previous_response_id) == ("Stop!", "resp_1")
+
+
+def test_a_conversation_updates_its_configuration(s):
+    """`configuration_update`, an item: an effort and a format for what follows, until the next one."""
+    schema = {"type": "object", "properties": {"n": {"enum": [7]}}, "required": ["n"], "additionalProperties": False}
+    update = {"type": "configuration_update", "text": {"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}}}
+    back = {"type": "configuration_update", "text": {"format": {"type": "text"}}}
+    with Service(DEMO) as d, ws_of(d) as ws:
+        user = {"role": "user", "content": "Once"}
+        first = ask(ws, input=[update, user], max_output_tokens=40)
+        assert json.loads(text_of(first)) == {"n": 7}
+        last = ask(ws, input=[user], previous_response_id=first[-1]["response"]["id"], max_output_tokens=40)
+        assert json.loads(text_of(last)) == {"n": 7}, "it stays"
+        plain = ask(ws, input=[back, user], previous_response_id=last[-1]["response"]["id"], max_output_tokens=8)
+        assert "{" not in text_of(plain)
+        r = requests.post(d.url + "/v1/responses", json={"input": [{"type": "configuration_update", "reasoning": {"effort": 5}}, user]})
+        assert r.status_code == 400 and "effort" in r.text
 
 
 def test_requests_are_answered_one_after_the_other(s):

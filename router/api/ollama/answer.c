@@ -40,6 +40,28 @@ static void said(struct buf *out, bool chat, const char *content, size_t n)
     member(out, chat ? "content" : "response", content, n);
 }
 
+/* Tokens of calls and markers have no line of their own: theirs are in the next one. */
+static void logprobs(struct buf *out, struct ollama *o)
+{
+    if (!o->logprobs.len)
+        return;
+    buf_str(out, ",\"logprobs\":[");
+    buf_add(out, o->logprobs.p, o->logprobs.len);
+    buf_ch(out, ']');
+    out->oom |= o->logprobs.oom;
+    buf_reset(&o->logprobs);
+}
+
+static void take(struct openai *s, struct generation *g, const struct gen_event *ev)
+{
+    struct buf *items = &s->ollama->logprobs;
+    if (s->logprobs) {
+        buf_str(items, items->len ? "," : "");
+        openai_logprob(items, s, ev);
+    }
+    chat_parts_take(s, g, ev);
+}
+
 /* ---------------------------------------------------------------- the end */
 
 static uint64_t between(int64_t from, int64_t to)
@@ -74,7 +96,7 @@ void ollama_loaded(struct call *c, const struct ollama *o)
 
 static void line(struct call *c, const struct reply_event *ev)
 {
-    const struct ollama *o = ((const struct openai *)c->state)->ollama;
+    struct ollama *o = ((struct openai *)c->state)->ollama;
     struct buf *out = &c->out;
     const bool content = ev->kind == REPLY_CONTENT;
     head(out, c, o);
@@ -87,6 +109,7 @@ static void line(struct call *c, const struct reply_event *ev)
         buf_ch(out, ']');
     }
     buf_str(out, o->chat ? "}" : "");
+    logprobs(out, o);
     buf_str(out, ",\"done\":false}\n");
 }
 
@@ -104,17 +127,18 @@ static void send_lines(struct call *c, bool ended)
 
 static void stream_token(struct call *c, struct generation *g, const struct gen_event *ev)
 {
-    chat_parts_take(c->state, g, ev);
+    take(c->state, g, ev);
     send_lines(c, false);
 }
 
 static void stream_finish(struct call *c)
 {
-    const struct ollama *o = ((const struct openai *)c->state)->ollama;
+    struct ollama *o = ((struct openai *)c->state)->ollama;
     send_lines(c, true);
     head(&c->out, c, o);
     said(&c->out, o->chat, "", 0);
     buf_str(&c->out, o->chat ? "}" : "");
+    logprobs(&c->out, o);
     end_members(&c->out, c, &c->gen[0]);
     buf_ch(&c->out, '\n');
 }
@@ -128,7 +152,7 @@ static void stream_error(struct call *c, const struct err *e)
 
 static void collect_token(struct call *c, struct generation *g, const struct gen_event *ev)
 {
-    chat_parts_take(c->state, g, ev);
+    take(c->state, g, ev);
 }
 
 static void finish(struct call *c)
@@ -146,6 +170,7 @@ static void finish(struct call *c)
     }
     buf_str(out, r->n_calls ? "]" : "");
     buf_str(out, s->ollama->chat ? "}" : "");
+    logprobs(out, s->ollama);
     end_members(out, c, &c->gen[0]);
     out->oom |= r->oom;
     account_headers(c, 0, c->n_gen, true);
@@ -158,11 +183,14 @@ static const struct format as_lines = {.token = stream_token,
                                        .error = stream_error,
                                        .stream_type = "application/x-ndjson"};
 
-int ollama_answer(struct call *c, const struct chat_request *r, const struct ollama *o,
-                  struct err *e)
+static void free_logprobs(void *arg) { buf_free(arg); }
+
+int ollama_answer(struct call *c, const struct chat_request *r, struct ollama *o, struct err *e)
 {
     struct openai *s = r->openai;
     s->ollama = o;
+    if (arena_defer(&c->arena, free_logprobs, &o->logprobs) != 0)
+        return err_nomem(e);
     for (uint32_t i = 0; i < s->n_asks; i++)
         if (s->asks[i].constraint_name)
             s->asks[i].constraint_name = "format";

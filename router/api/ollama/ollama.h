@@ -17,6 +17,8 @@ struct ollama {
     bool stream;
     bool raw;  /* the prompt is used without the template */
     bool load; /* an empty request, which only loads the model */
+    /* with `logprobs`: items of the tokens that are in no line yet */
+    struct buf logprobs;
 };
 
 /* request.c: c->body becomes OpenAI's; fills *o. ERR_SYNTAX, ERR_SHAPE, ERR_UNSUPPORTED. */
@@ -24,8 +26,7 @@ int ollama_chat_body(struct call *c, struct ollama *o, struct err *e);
 int ollama_generate_body(struct call *c, struct ollama *o, struct err *e);
 
 /* answer.c: make the generation; `r` is read, with r->openai. */
-int ollama_answer(struct call *c, const struct chat_request *r, const struct ollama *o,
-                  struct err *e);
+int ollama_answer(struct call *c, const struct chat_request *r, struct ollama *o, struct err *e);
 /* The answer to a request that only loads. */
 void ollama_loaded(struct call *c, const struct ollama *o);
 

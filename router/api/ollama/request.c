@@ -156,17 +156,32 @@ static void add_messages(struct body *b, cJSON *to, const cJSON *messages)
 
 /* ---------------------------------------------------------------- the whole */
 
+/* `logprobs` is true or false, beside `top_logprobs`; of OpenAI's completions it is their number.
+ */
+static void add_logprobs(struct body *b, struct object root, const struct ollama *o, cJSON *to)
+{
+    const bool wanted = body_opt_bool(b, root, "logprobs", false);
+    const struct opt_u64 tops = body_u32(b, root, "top_logprobs");
+    if (!wanted)
+        return;
+    if (o->raw) {
+        cJSON_AddNumberToObject(to, "logprobs", (double)tops.v);
+        return;
+    }
+    cJSON_AddTrueToObject(to, "logprobs");
+    if (tops.set)
+        cJSON_AddNumberToObject(to, "top_logprobs", (double)tops.v);
+}
+
 /* The rest of both; c->body becomes `to`, which is freed. */
 static int rewrite(struct call *c, struct body *b, struct ollama *o, cJSON *to, struct err *e)
 {
     const struct object root = body_root(b);
     copy(to, "model", json_get(b->root, "model"));
-    copy(to, "logprobs", json_get(b->root, "logprobs"));
+    add_logprobs(b, root, o, to);
     cJSON_AddBoolToObject(to, "stream", o->stream);
     add_options(b, to, json_get(b->root, "options"));
     add_format(b, to, json_get(b->root, "format"));
-    if (json_get(root.json, "logprobs") && cJSON_IsTrue(json_get(root.json, "logprobs")))
-        body_fail(b, root, "logprobs", "`logprobs` is not supported here, but on `/v1`");
     if (!b->failed) {
         buf_reset(&c->body);
         json_print_exact(&c->body, to);

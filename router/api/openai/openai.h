@@ -42,7 +42,7 @@ struct openai { /* state of a call; in its arena */
     uint64_t thought;            /* with parts: reasoning tokens of all choices so far */
     struct responses *responses; /* state of /v1/responses */
     struct llama *llama;         /* state of llama-server's routes */
-    const struct ollama *ollama; /* state of Ollama's routes */
+    struct ollama *ollama;       /* state of Ollama's routes */
     struct gemini *gemini;       /* state of Google's routes */
 };
 

@@ -167,12 +167,15 @@ static void item(struct buf *out, const struct openai *o, const struct reply_eve
 
 static const struct reply_event no_text = {.kind = REPLY_CONTENT, .text = ""};
 
-/* Only the last piece can be incomplete. */
-static const char *item_status(const struct openai *o, const struct generation *g, uint32_t index)
+/* The last piece can be incomplete, and a call whose arguments broke off. */
+static const char *item_status(const struct openai *o, const struct generation *g,
+                               const struct reply_event *ev)
 {
     const struct reply *r = chat_parts_reply(o, g);
+    if (ev->call && !ev->call->whole)
+        return "incomplete";
     bool cut = !strcmp(openai_finish(o, g), "length") && !chat_parts_called(o, g);
-    return cut && index + 1 >= r->n_pieces ? "incomplete" : "completed";
+    return cut && ev->index + 1 >= r->n_pieces ? "incomplete" : "completed";
 }
 
 static void output(struct buf *out, const struct openai *o, const struct generation *g)
@@ -186,10 +189,10 @@ static void output(struct buf *out, const struct openai *o, const struct generat
         if (ev.what != REPLY_CLOSED)
             continue;
         buf_str(out, ev.index ? "," : "");
-        item(out, o, &ev, item_status(o, g, ev.index));
+        item(out, o, &ev, item_status(o, g, &ev));
     }
     if (!r->n_pieces) /* empty answer: one empty message */
-        item(out, o, &no_text, item_status(o, g, 0));
+        item(out, o, &no_text, item_status(o, g, &no_text));
     out->oom |= r->oom;
 }
 
@@ -264,6 +267,10 @@ static void event(struct call *c, const char *type)
 {
     buf_fmt(&c->out, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%llu", type, type,
             (unsigned long long)own(c)->events++);
+    if (own(c)->lane) {
+        buf_str(&c->out, ",\"stream_id\":");
+        string(&c->out, own(c)->lane);
+    }
 }
 
 static void event_end(struct call *c)
@@ -394,7 +401,7 @@ static void send_event(struct call *c, const struct reply_event *ev)
     if (kind == ITEM_FUNCTION && !opened)
         of_arguments(c, ev, !closed);
     if (closed)
-        of_item(c, "response.output_item.done", ev, item_status(o, &c->gen[0], ev->index));
+        of_item(c, "response.output_item.done", ev, item_status(o, &c->gen[0], ev));
 }
 
 static void send_events(struct call *c, bool ended)

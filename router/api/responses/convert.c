@@ -304,6 +304,23 @@ static bool is_of_a_server(const char *type)
     return false;
 }
 
+static const cJSON *last_update(const cJSON *items, const char *member, const cJSON *found)
+{
+    for (const cJSON *k = cJSON_IsArray(items) ? items->child : NULL; k; k = k->next)
+        if (!strcmp(json_str(k, "type", ""), "configuration_update") &&
+            cJSON_IsObject(json_get(k, member)))
+            found = json_get(k, member);
+    return found;
+}
+
+const cJSON *responses_update(const struct responses *p, struct object root, const char *member)
+{
+    const cJSON *found = NULL;
+    for (uint32_t i = 0; i < p->n_history; i++)
+        found = last_update(p->history[i], member, found);
+    return last_update(json_get(root.json, "input"), member, found);
+}
+
 static void reasoning(struct talk *t, const cJSON *item)
 {
     const cJSON *content = json_get(item, "content");
@@ -334,8 +351,8 @@ static void read_item(struct talk *t, const cJSON *item)
         foreign_call(t, item, type);
     else if (!strcmp(type, "program"))
         foreign_call(t, item, "program_call");
-    else if (!strcmp(type, "additional_tools"))
-        ; /* tools.c */
+    else if (!strcmp(type, "additional_tools") || !strcmp(type, "configuration_update"))
+        ; /* tools.c; responses_update() */
     else if ((summary = compact_read(item)))
         add_message(t, "user", summary);
     else if (is_of_a_server(type))
@@ -389,7 +406,8 @@ cJSON *responses_convert(struct body *b, struct object root, struct responses *p
     const cJSON *variables = body_get(b, root, "chat_template_kwargs", false);
     bool given;
     const struct object reasoning = body_object(b, root, "reasoning", &given);
-    const char *effort = body_str(b, reasoning, "effort", false);
+    const struct object update = {responses_update(p, root, "reasoning"), "input.reasoning"};
+    const char *effort = body_str(b, update.json ? update : reasoning, "effort", false);
     p->summary = body_str(b, reasoning, "summary", false) != NULL;
     cJSON_AddItemToObject(chat, "messages", messages(b, root, p));
     responses_tools(b, root, chat, p);

@@ -54,12 +54,15 @@ static bool reads_logprobs(struct body *b, struct object root, struct ask *q)
 }
 
 /* Reads text.format: {"type": "text" | "json_object"}, or a schema with its name. */
-static void read_text_format(struct body *b, struct object root, struct ask *q)
+static void read_text_format(struct body *b, struct object root, const struct responses *p,
+                             struct ask *q)
 {
     bool given;
     body_object(b, root, "metadata", &given);
     body_opt_bool(b, root, "parallel_tool_calls", true); /* read where there are tools */
-    const cJSON *f = json_get(body_object(b, root, "text", &given).json, "format");
+    const cJSON *text = body_object(b, root, "text", &given).json;
+    const cJSON *update = responses_update(p, root, "text");
+    const cJSON *f = json_get(update ? update : text, "format");
     const struct object format = {f, "text.format"};
     const char *type = f ? body_str(b, format, "type", true) : "text";
     cJSON *any = NULL;
@@ -111,7 +114,7 @@ int responses_parse(struct call *c, struct chat_request *r, struct responses *p,
     q->length_name = "max_output_tokens";
     q->max_new_tokens = body_length(&b, root, q->length_name);
     q->input_name = "input";
-    read_text_format(&b, root, q);
+    read_text_format(&b, root, p, q);
     refuse(&b, root);
     p->id = o->id;
     p->eyes = edge_media(c->edge).vision != NULL;

@@ -47,6 +47,7 @@ struct responses {    /* state for the formats, in the call's arena */
     const char *previous;         /* the response it continues; NULL: none */
     bool remembered;              /* that is the last one of the WebSocket, not of the store */
     bool warm;                    /* nothing is generated: the prompt is computed for later ones */
+    const char *lane;             /* `stream_id`, which the events repeat; NULL: none */
     const char *whole;            /* on a WebSocket: all items before the answer, as JSON */
     const char *conversation;     /* that it is part of; NULL: none */
     /* its own items as JSON; if `store` or `conversation`, or on a WebSocket */
@@ -77,6 +78,10 @@ void socket_read(struct call *c, struct body *b, struct object root, struct open
                  struct responses *p);
 /* Loop thread: the response can be continued on its socket. */
 void socket_keep(struct call *c);
+
+/* convert.c: the member of the conversation's last `configuration_update` that has it; NULL: none.
+ * It is later than the request's own. */
+const cJSON *responses_update(const struct responses *p, struct object root, const char *member);
 
 /* Converts the body for chat_prepare(): `instructions` first; calls and reasoning are merged into
  * their assistant message. Caller frees; undefined content if the body was failed. */

@@ -6,24 +6,68 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct last {          /* the value of c->shared */
-    char id[STORE_ID]; /* of the last response */
-    bool stored;       /* it is in the store, too, whose chain goes on */
-    char *items;       /* the conversation up to it, as JSON */
+enum { MEMORY_BYTES = CONVERSATION_BYTES / 4 };
+enum { REMEMBERED = 8 }; /* streams of one socket (`stream_id`) continue each its own */
+
+struct last { /* one response that can be continued */
+    char id[STORE_ID];
+    bool stored; /* it is in the store, too, whose chain goes on */
+    char *items; /* the conversation up to it, as JSON; NULL: none */
+};
+struct memory { /* the value of c->shared */
+    struct last last[REMEMBERED];
+    uint32_t next; /* the oldest, which the next response replaces */
 };
 
-static void free_last(void *value)
+static void free_memory(void *value)
 {
-    struct last *l = value;
-    free(l->items);
-    free(l);
+    struct memory *m = value;
+    for (int i = 0; i < REMEMBERED; i++)
+        free(m->last[i].items);
+    free(m);
+}
+
+static const struct last *find(const struct call *c, const char *id)
+{
+    const struct memory *m = c->shared->value;
+    for (int i = 0; m && i < REMEMBERED; i++)
+        if (m->last[i].items && !strcmp(m->last[i].id, id))
+            return &m->last[i];
+    return NULL;
+}
+
+/* Input for a response that is being made is not taken; the client sends it with the next one. */
+static int refuse_steering(struct call *c, struct err *e)
+{
+    cJSON *body = json_parse_exact(c->body.p, c->body.len, e), *steer;
+    cJSON *answer = body ? cJSON_CreateObject() : NULL;
+    if (!body)
+        return -1;
+    cJSON_AddStringToObject(answer, "type", "response.steer.failed");
+    cJSON_AddNumberToObject(answer, "sequence_number", 0);
+    cJSON *why = cJSON_AddObjectToObject(answer, "error");
+    cJSON_AddStringToObject(why, "type", "invalid_request_error");
+    cJSON_AddStringToObject(why, "code", "steering_not_supported");
+    cJSON_AddStringToObject(why, "message", "a response takes no input while it is made");
+    steer = cJSON_AddObjectToObject(answer, "steer");
+    static const char *const given[] = {"previous_response_id", "input"};
+    for (int i = 0; i < 2; i++)
+        cJSON_AddItemToObject(steer, given[i],
+                              cJSON_DetachItemFromObjectCaseSensitive(body, given[i]));
+    json_print_exact(&c->out, answer);
+    cJSON_Delete(answer);
+    cJSON_Delete(body);
+    return c->out.oom ? err_nomem(e) : 1;
 }
 
 int socket_message(struct call *c, struct err *e)
 {
     const char *type = body_text(c->body.p, c->body.len, "type", &c->arena);
+    c->lane = body_text(c->body.p, c->body.len, "stream_id", &c->arena);
     if (type && !strcmp(type, "response.processed")) /* Codex acknowledges what it has read */
         return 1;
+    if (type && !strcmp(type, "response.steer"))
+        return refuse_steering(c, e);
     if (!type || !strcmp(type, "response.create")) /* none: the parser says what is missing */
         return 0;
     return err_set(e, ERR_VALIDATION,
@@ -36,8 +80,8 @@ static void free_items(void *arg) { cJSON_Delete(arg); }
 
 int socket_recall(struct call *c, const char *id, struct responses *p, struct err *e)
 {
-    const struct last *l = c->shared->value;
-    if (!l || strcmp(l->id, id) != 0 || (l->stored && c->owner))
+    const struct last *l = find(c, id);
+    if (!l || (l->stored && c->owner))
         return 0;
     const cJSON **list = ARENA_NEW(&c->arena, const cJSON *, 1);
     cJSON *items = json_parse_exact(l->items, strlen(l->items), e);
@@ -58,7 +102,7 @@ int socket_recall(struct call *c, const char *id, struct responses *p, struct er
 static const char *join(struct call *c, const struct responses *p)
 {
     struct buf all = BUF_INIT, earlier = BUF_INIT;
-    const struct last *l = p->remembered ? c->shared->value : NULL;
+    const struct last *l = p->remembered ? find(c, p->previous) : NULL;
     const char *text = NULL;
     bool ok = true;
     buf_str(&earlier, l ? l->items : "[");
@@ -79,6 +123,7 @@ void socket_read(struct call *c, struct body *b, struct object root, struct open
                  struct responses *p)
 {
     (void)body_str(b, root, "type", true);
+    p->lane = c->lane;
     o->stream = true;
     p->warm = !body_opt_bool(b, root, "generate", true);
     if (p->background)
@@ -93,20 +138,21 @@ void socket_read(struct call *c, struct body *b, struct object root, struct open
 void socket_keep(struct call *c)
 {
     const struct responses *p = ((struct openai *)c->state)->responses;
-    struct last *l = c->shared->value ? c->shared->value : calloc(1, sizeof(*l));
+    struct memory *m = c->shared->value ? c->shared->value : calloc(1, sizeof(*m));
     struct buf output = BUF_INIT, all = BUF_INIT;
-    if (!l)
+    if (!m)
         return;
-    c->shared->value = l;
-    c->shared->free = free_last;
+    c->shared->value = m;
+    c->shared->free = free_memory;
+    struct last *l = &m->last[m->next++ % REMEMBERED];
     free(l->items);
     l->items = NULL;
-    l->id[0] = 0;
-    responses_output(&output, c);
-    if (!output.oom && strlen(p->whole) + output.len <= CONVERSATION_BYTES &&
-        conversation_join(p->whole, output.p, &all) == 0 && (l->items = buf_take(&all)))
-        snprintf(l->id, sizeof(l->id), "%s", p->id);
     l->stored = p->store;
+    snprintf(l->id, sizeof(l->id), "%s", p->id);
+    responses_output(&output, c);
+    if (!output.oom && strlen(p->whole) + output.len <= MEMORY_BYTES &&
+        conversation_join(p->whole, output.p, &all) == 0)
+        l->items = buf_take(&all);
     buf_free(&output);
     buf_free(&all);
 }
