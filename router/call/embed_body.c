@@ -130,6 +130,24 @@ int texts_count(const struct call *c, uint32_t n, uint32_t most, struct err *e)
     return err_set(e, ERR_VALIDATION, "batch size %u > maximum allowed batch size %u", n, most);
 }
 
+int texts_work(struct call *c, const struct texts_row *row, struct err *e)
+{
+    struct body b;
+    struct texts_ask ask = row->ask;
+    void *state = arena_alloc(&c->arena, row->state + 1, 16);
+    bool batch;
+    if (!state)
+        return err_nomem(e);
+    if (texts_open(c, &b, row->tasks, e))
+        return -1;
+    if (row->key)
+        ask.in = body_texts(&b, body_root(&b), row->key, &ask.n, &batch);
+    const uint32_t most = row->read(c, &b, &ask, state);
+    if (b.failed || texts_count(c, ask.n, most, e))
+        return -1;
+    return call_texts(c, &ask, row->tasks, row->render, state, e);
+}
+
 /* ---------------------------------------------------------------- writing */
 
 void texts_json(struct buf *out, const float *x, uint32_t n)

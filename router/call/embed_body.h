@@ -8,6 +8,19 @@
  * TEI's routes, null means absent in every field. */
 int texts_open(struct call *c, struct body *b, unsigned tasks, struct err *e);
 
+/* How a protocol asks for values of texts. */
+struct texts_row {
+    unsigned tasks;       /* as call_texts() */
+    const char *key;      /* of the texts; NULL: read() sets ask->in */
+    size_t state;         /* bytes of the protocol's state, which render() finds in c->texts */
+    struct texts_ask ask; /* defaults */
+    /* Reads what is beside the texts. Returns how many texts are allowed. */
+    uint32_t (*read)(struct call *c, struct body *b, struct texts_ask *ask, void *state);
+    int (*render)(struct call *c, struct err *e);
+};
+/* For route.work(): reads the body and starts the computation. */
+int texts_work(struct call *c, const struct texts_row *row, struct err *e);
+
 /* Reads `key`: a string, a list of strings, a list of ids, or a list of such lists. NULL: the body
  * was failed. *batch: it is a list of texts. An empty list or text is ERR_EMPTY in *e. */
 const struct text_input *body_texts(struct body *b, struct object o, const char *key, uint32_t *n,

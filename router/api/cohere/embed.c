@@ -138,34 +138,51 @@ static void read_truncate(struct body *b, struct object root, struct texts_ask *
     ask->most = most.set ? (uint32_t)most.v : 0;
 }
 
+static void read_texts(struct body *b, struct object root, struct texts_ask *ask)
+{
+    bool batch;
+    if (json_get(b->root, "images"))
+        body_fail(b, root, "images", "`images`: this model reads texts");
+    if (!b->failed)
+        ask->in = json_get(b->root, "inputs") ? read_inputs(b, root, &ask->n)
+                                              : body_texts(b, root, "texts", &ask->n, &batch);
+    for (uint32_t i = 0; !b->failed && i < ask->n; i++)
+        if (!ask->in[i].text)
+            body_fail(b, root, "texts", "texts are expected, not ids");
+}
+
+static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
+{
+    const struct object root = body_root(b);
+    struct vectors *q = state;
+    read_texts(b, root, ask);
+    q->texts = ask->in;
+    read_types(b, root, q);
+    read_truncate(b, root, ask);
+    q->dimensions = texts_dimensions(c, b, root, "output_dimension", 1);
+    const char *kind = body_str(b, root, "input_type", false);
+    if (kind) /* classification and clustering have no prompt in most models */
+        texts_prompt(c, kind, ask);
+    return MOST_TEXTS;
+}
+
+static uint32_t read_version_1(struct call *c, struct body *b, struct texts_ask *ask, void *state)
+{
+    ((struct vectors *)state)->version = 1;
+    return read_options(c, b, ask, state);
+}
+
+static uint32_t read_version_2(struct call *c, struct body *b, struct texts_ask *ask, void *state)
+{
+    ((struct vectors *)state)->version = 2;
+    return read_options(c, b, ask, state);
+}
+
 int cohere_embed(struct call *c, int version, struct err *e)
 {
-    struct body b;
-    struct texts_ask ask = {0};
-    struct vectors *q = ARENA_NEW(&c->arena, struct vectors, 1);
-    bool batch;
-    if (!q)
-        return err_nomem(e);
-    *q = (struct vectors){.version = version};
-    if (texts_open(c, &b, 1u << TASK_EMBED, e))
-        return -1;
-    const struct object root = body_root(&b);
-    if (json_get(b.root, "images"))
-        body_fail(&b, root, "images", "`images`: this model reads texts");
-    if (!b.failed)
-        ask.in = json_get(b.root, "inputs") ? read_inputs(&b, root, &ask.n)
-                                            : body_texts(&b, root, "texts", &ask.n, &batch);
-    for (uint32_t i = 0; !b.failed && i < ask.n; i++)
-        if (!ask.in[i].text)
-            body_fail(&b, root, "texts", "texts are expected, not ids");
-    q->texts = ask.in;
-    read_types(&b, root, q);
-    read_truncate(&b, root, &ask);
-    q->dimensions = texts_dimensions(c, &b, root, "output_dimension", 1);
-    const char *kind = body_str(&b, root, "input_type", false);
-    if (kind) /* classification and clustering have no prompt in most models */
-        texts_prompt(c, kind, &ask);
-    if (b.failed || texts_count(c, ask.n, MOST_TEXTS, e))
-        return -1;
-    return call_texts(c, &ask, 1u << TASK_EMBED, render, q, e);
+    const struct texts_row row = {.tasks = 1u << TASK_EMBED,
+                                  .state = sizeof(struct vectors),
+                                  .read = version == 1 ? read_version_1 : read_version_2,
+                                  .render = render};
+    return texts_work(c, &row, e);
 }

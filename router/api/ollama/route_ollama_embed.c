@@ -39,26 +39,28 @@ static int render(struct call *c, struct err *e)
     return out->oom ? err_nomem(e) : 0;
 }
 
+static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
+{
+    const struct object root = body_root(b);
+    struct embedded *q = state;
+    bool batch;
+    q->old = !strcmp(c->path, "/api/embeddings");
+    q->model = body_str(b, root, "model", false);
+    q->model = q->model ? q->model : c->edge->model_id;
+    ask->in =
+        body_texts(b, root, json_get(b->root, "prompt") ? "prompt" : "input", &ask->n, &batch);
+    ask->truncate = body_opt_bool(b, root, "truncate", true);
+    q->dimensions = texts_dimensions(c, b, root, "dimensions", 0);
+    return q->old ? 1 : MOST_INPUTS;
+}
+
 static int work(struct call *c, struct err *e)
 {
-    struct body b;
-    struct texts_ask ask = {.truncate = true};
-    struct embedded *q = ARENA_NEW(&c->arena, struct embedded, 1);
-    bool batch;
-    if (!q)
-        return err_nomem(e);
-    if (texts_open(c, &b, 1u << TASK_EMBED, e))
-        return -1;
-    const struct object root = body_root(&b);
-    q->old = !strcmp(c->path, "/api/embeddings");
-    q->model = body_str(&b, body_root(&b), "model", false);
-    q->model = q->model ? q->model : c->edge->model_id;
-    ask.in = body_texts(&b, root, json_get(b.root, "prompt") ? "prompt" : "input", &ask.n, &batch);
-    ask.truncate = body_opt_bool(&b, root, "truncate", true);
-    q->dimensions = texts_dimensions(c, &b, root, "dimensions", 0);
-    if (b.failed || texts_count(c, ask.n, q->old ? 1 : MOST_INPUTS, e))
-        return -1;
-    return call_texts(c, &ask, 1u << TASK_EMBED, render, q, e);
+    static const struct texts_row row = {.tasks = 1u << TASK_EMBED,
+                                         .state = sizeof(struct embedded),
+                                         .read = read_options,
+                                         .render = render};
+    return texts_work(c, &row, e);
 }
 
 const struct route route_ollama_embed = {

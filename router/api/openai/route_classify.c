@@ -44,25 +44,25 @@ static int render(struct call *c, struct err *e)
     return out->oom ? err_nomem(e) : 0;
 }
 
+static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
+{
+    const struct object root = body_root(b);
+    struct classified *q = state;
+    (void)c;
+    q->raw = !body_opt_bool(b, root, "use_activation", body_opt_bool(b, root, "activation", true));
+    body_truncate(b, root, ask);
+    return MOST_INPUTS;
+}
+
 static int work(struct call *c, struct err *e)
 {
-    static const unsigned tasks = 1u << TASK_CLASSIFY | 1u << TASK_RERANK;
-    struct body b;
-    struct texts_ask ask = {.plain = true};
-    struct classified *q = ARENA_NEW(&c->arena, struct classified, 1);
-    bool batch;
-    if (!q)
-        return err_nomem(e);
-    if (texts_open(c, &b, tasks, e))
-        return -1;
-    const struct object root = body_root(&b);
-    ask.in = body_texts(&b, root, "input", &ask.n, &batch);
-    q->raw =
-        !body_opt_bool(&b, root, "use_activation", body_opt_bool(&b, root, "activation", true));
-    body_truncate(&b, root, &ask);
-    if (b.failed || texts_count(c, ask.n, MOST_INPUTS, e))
-        return -1;
-    return call_texts(c, &ask, tasks, render, q, e);
+    static const struct texts_row row = {.tasks = 1u << TASK_CLASSIFY | 1u << TASK_RERANK,
+                                         .key = "input",
+                                         .state = sizeof(struct classified),
+                                         .ask = {.plain = true},
+                                         .read = read_options,
+                                         .render = render};
+    return texts_work(c, &row, e);
 }
 
 const struct route route_classify = {

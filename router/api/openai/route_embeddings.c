@@ -76,9 +76,10 @@ static void read_truncate(struct body *b, struct object root, struct texts_ask *
         body_fail(b, root, "truncate", "`truncate` must be true, false, NONE, START or END");
 }
 
-static void read_options(struct call *c, struct body *b, struct object root, struct embeddings *q,
-                         struct texts_ask *ask)
+static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
+    const struct object root = body_root(b);
+    struct embeddings *q = state;
     read_format(b, root, q);
     if (body_opt_bool(b, root, "late_chunking", false))
         body_fail(b, root, "late_chunking", "`late_chunking`: true is not supported");
@@ -94,24 +95,17 @@ static void read_options(struct call *c, struct body *b, struct object root, str
     body_prompt(c, b, root, ask);
     body_truncate(b, root, ask);
     read_truncate(b, root, ask);
+    return MOST_INPUTS;
 }
 
 static int work(struct call *c, struct err *e)
 {
-    struct body b;
-    struct texts_ask ask = {0};
-    struct embeddings *q = ARENA_NEW(&c->arena, struct embeddings, 1);
-    bool batch;
-    if (!q)
-        return err_nomem(e);
-    if (texts_open(c, &b, 1u << TASK_EMBED, e))
-        return -1;
-    const struct object root = body_root(&b);
-    ask.in = body_texts(&b, root, "input", &ask.n, &batch);
-    read_options(c, &b, root, q, &ask);
-    if (b.failed || texts_count(c, ask.n, MOST_INPUTS, e))
-        return -1;
-    return call_texts(c, &ask, 1u << TASK_EMBED, render, q, e);
+    static const struct texts_row row = {.tasks = 1u << TASK_EMBED,
+                                         .key = "input",
+                                         .state = sizeof(struct embeddings),
+                                         .read = read_options,
+                                         .render = render};
+    return texts_work(c, &row, e);
 }
 
 const struct route route_embeddings = {

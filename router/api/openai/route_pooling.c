@@ -66,9 +66,11 @@ static const struct pooled_task *task_of(const char *name, enum model_task has)
     return NULL;
 }
 
-static void read_options(struct body *b, struct object root, enum model_task has, struct pooled *q,
-                         struct texts_ask *ask)
+static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
+    const struct object root = body_root(b);
+    const enum model_task has = edge_limits(c->edge)->task;
+    struct pooled *q = state;
     const char *format = body_str(b, root, "encoding_format", false);
     q->task = task_of(body_str(b, root, "task", false), has);
     if (!q->task)
@@ -80,23 +82,18 @@ static void read_options(struct body *b, struct object root, enum model_task has
     q->activation =
         body_opt_bool(b, root, "use_activation", body_opt_bool(b, root, "normalize", true));
     body_truncate(b, root, ask);
+    return ask->all ? TEXTS_MOST_LATE : MOST_INPUTS;
 }
 
 static int work(struct call *c, struct err *e)
 {
-    struct body b;
-    struct texts_ask ask = {.plain = true};
-    struct pooled *q = ARENA_NEW(&c->arena, struct pooled, 1);
-    bool batch;
-    if (!q)
-        return err_nomem(e);
-    if (texts_open(c, &b, POOLS, e))
-        return -1;
-    ask.in = body_texts(&b, body_root(&b), "input", &ask.n, &batch);
-    read_options(&b, body_root(&b), edge_limits(c->edge)->task, q, &ask);
-    if (b.failed || texts_count(c, ask.n, ask.all ? TEXTS_MOST_LATE : MOST_INPUTS, e))
-        return -1;
-    return call_texts(c, &ask, POOLS, render, q, e);
+    static const struct texts_row row = {.tasks = POOLS,
+                                         .key = "input",
+                                         .state = sizeof(struct pooled),
+                                         .ask = {.plain = true},
+                                         .read = read_options,
+                                         .render = render};
+    return texts_work(c, &row, e);
 }
 
 const struct route route_pooling = {

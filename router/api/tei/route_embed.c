@@ -23,24 +23,23 @@ static int render(struct call *c, struct err *e)
     return c->out.oom ? err_nomem(e) : 0;
 }
 
+static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
+{
+    struct embedding *q = state;
+    const uint32_t most = tei_read(c, b, ask, NULL);
+    q->normalize = body_opt_bool(b, body_root(b), "normalize", true);
+    q->dimensions = texts_dimensions(c, b, body_root(b), "dimensions", 1);
+    return most;
+}
+
 int tei_embed(struct call *c, struct err *e)
 {
-    struct body b;
-    struct texts_ask ask = {0};
-    struct embedding *q = ARENA_NEW(&c->arena, struct embedding, 1);
-    bool batch;
-    if (!q)
-        return err_nomem(e);
-    if (texts_open(c, &b, 1u << TASK_EMBED, e))
-        return -1;
-    const struct object root = body_root(&b);
-    ask.in = body_texts(&b, root, "inputs", &ask.n, &batch);
-    tei_options(&b, root, &ask);
-    q->normalize = body_opt_bool(&b, root, "normalize", true);
-    q->dimensions = texts_dimensions(c, &b, root, "dimensions", 1);
-    if (b.failed || texts_count(c, ask.n, texts_most(c), e))
-        return -1;
-    return call_texts(c, &ask, 1u << TASK_EMBED, render, q, e);
+    static const struct texts_row row = {.tasks = 1u << TASK_EMBED,
+                                         .key = "inputs",
+                                         .state = sizeof(struct embedding),
+                                         .read = read_options,
+                                         .render = render};
+    return texts_work(c, &row, e);
 }
 
 const struct route route_embed = {

@@ -20,16 +20,12 @@ static int render(struct call *c, struct err *e)
 
 static int work(struct call *c, struct err *e)
 {
-    struct body b;
-    struct texts_ask ask = {.all = true};
-    bool batch;
-    if (texts_open(c, &b, 1u << TASK_EMBED, e))
-        return -1;
-    ask.in = body_texts(&b, body_root(&b), "inputs", &ask.n, &batch);
-    tei_options(&b, body_root(&b), &ask);
-    if (b.failed || texts_count(c, ask.n, texts_most(c), e))
-        return -1;
-    return call_texts(c, &ask, 1u << TASK_EMBED, render, NULL, e);
+    static const struct texts_row row = {.tasks = 1u << TASK_EMBED,
+                                         .key = "inputs",
+                                         .ask = {.all = true},
+                                         .read = tei_read,
+                                         .render = render};
+    return texts_work(c, &row, e);
 }
 
 const struct route route_embed_all = {

@@ -31,18 +31,13 @@ static int render(struct call *c, struct err *e)
 
 static int work(struct call *c, struct err *e)
 {
-    struct body b;
-    struct texts_ask ask = {0};
-    bool batch;
-    if (texts_open(c, &b, 1u << TASK_EMBED, e))
+    static const struct texts_row row = {
+        .tasks = 1u << TASK_EMBED, .key = "inputs", .read = tei_read, .render = render};
+    if (call_texts_task(c, row.tasks, e))
         return -1;
     if (!edge_limits(c->edge)->sparse)
         return err_set(e, ERR_TASK, "Model is not an embedding model with SPLADE pooling");
-    ask.in = body_texts(&b, body_root(&b), "inputs", &ask.n, &batch);
-    tei_options(&b, body_root(&b), &ask);
-    if (b.failed || texts_count(c, ask.n, texts_most(c), e))
-        return -1;
-    return call_texts(c, &ask, 1u << TASK_EMBED, render, NULL, e);
+    return texts_work(c, &row, e);
 }
 
 const struct route route_embed_sparse = {

@@ -10,3 +10,10 @@ void tei_options(struct body *b, struct object o, struct texts_ask *ask)
     if (side && !ask->left && strcmp(side, "right") != 0 && strcmp(side, "Right") != 0)
         body_fail(b, o, "truncation_direction", "`truncation_direction` must be left or right");
 }
+
+uint32_t tei_read(struct call *c, struct body *b, struct texts_ask *ask, void *state)
+{
+    (void)state;
+    tei_options(b, body_root(b), ask);
+    return texts_most(c);
+}
