@@ -147,12 +147,12 @@ static const struct row rows[] = {
     {&hermes, 0, "<tool_call>{\"name\":}", "|<tool_call>{\"name\":}|"},
     {&hermes, 0, "<tool_call>{\"name\":7}", "|<tool_call>{\"name\":7}|"},
     {&hermes, 0, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", "||f({\"a\":...)"},
-    {&hermes, 0, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\n</tool_call>\nb",
+    {&hermes, 0, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\n</tool_call>b",
      "|b|f({\"a\":\n...)"},
     {&hermes, 0, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":$}}", "|$}}|f({\"a\":...)"},
     {&hermes, 0, "<tool_call>{\"na", "|<tool_call>{\"na|"},
     {&hermes, 0, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\" <b></tool_call>z",
-     "|b></tool_call>z|f({\"a\" ...)"},
+     "|<b></tool_call>z|f({\"a\" ...)"},
     {&hermes, 0, "<tool_call>[{\"name\":\"f\"},{\"name\":\"g\"}]</tool_call>", "||f({})g({})"},
     {&hermes, 0,
      "<tool_call>{\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{}}}</"
@@ -426,7 +426,7 @@ static const struct row rows[] = {
     {&hermes, SINGLE, "<tool_call>x</tool_call><tool_call>{\"name\":\"g\"}</tool_call>",
      "|<tool_call>x</tool_call>|g({})"},
     {&hermes, SINGLE, "<tool_call>{\"name\":\"f\",\"arguments\":{<}<tool_call>{\"name\":\"g\"}",
-     "|}<tool_call>{\"name\":\"g\"}|f({...)"},
+     "|<}<tool_call>{\"name\":\"g\"}|f({...)"},
     {&llama, SINGLE, "[{\"name\": \"f\"}, {\"name\": \"f\"}]", "||f({})"},
     {&mistral, SINGLE, "[TOOL_CALLS]f{}[TOOL_CALLS]f{}", "||f({})"},
 };
