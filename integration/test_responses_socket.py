@@ -219,3 +219,36 @@ def test_the_server_says_goodbye():
         with pytest.raises(websockets.ConnectionClosed) as e:
             ws.recv(timeout=5)
         assert e.value.rcvd.code == 1001
+
+
+def test_a_client_that_does_not_read_is_cut_off():
+    """More than a megabyte that is unread ends the response; others go on."""
+    room = ["--max-total-tokens", "60000", "--max-input-tokens", "30000", "--max-batch-prefill-tokens", "60000"]
+    with Scripted(ECHO, {"blocks": 8192}, args=room) as s:
+        with ws_of(s, max_queue=4) as ws:
+            ws.send(json.dumps({"type": "response.create", "input": "[[" + "abc" * 12000 + "]]"}))
+            wait_for(lambda: re.search("Dropped.* path=/v1/responses status=200", s.log), 60)
+            with pytest.raises(websockets.ConnectionClosed):
+                while True:
+                    ws.recv(timeout=20)
+        wait_for(lambda: Service.metric(s, "kv_blocks", state="used") == 0)
+        with ws_of(s) as ws:
+            assert text_of(ask(ws, input="[[Well.]]")) == "Well."
+
+
+def test_many_connections_at_a_time(s):
+    """Each with its own order; those that leave in the middle do not disturb the others."""
+    opened = [ws_of(s) for _ in range(40)]
+    for i, ws in enumerate(opened):
+        ws.__enter__()
+        for k in range(3):
+            ws.send(json.dumps({"type": "response.create", "input": f"[[Socket {i}, {k}.]]"}))
+    for ws in opened[::3]:
+        ws.socket.shutdown(socket.SHUT_RDWR)
+    for i, ws in enumerate(opened):
+        texts = []
+        while i % 3 and len(texts) < 3:
+            e = json.loads(ws.recv(timeout=60))
+            texts += [text_of([e])] if e["type"] == "response.completed" else []
+        assert texts == [f"Socket {i}, {k}." for k in range(3)] or i % 3 == 0
+        ws.__exit__(None, None, None)
