@@ -56,10 +56,10 @@ struct call {
     struct mail mail;
     _Atomic(struct edge *) edge; /* of the model it names, once known */
     struct models_wait wait;     /* for loading that model */
-    bool settled;                /* the model is known; worker only */
     const struct route *route;
     struct exchange *x;              /* NULL: the client has disconnected; loop thread only */
     atomic_bool cancelled;           /* the same, readable by the worker */
+    bool settled;                    /* the model is known; worker only */
     struct arena arena;              /* holds everything that is parsed, templated and tokenized */
     struct buf body;                 /* of the request; call_work() decompresses it */
     const struct encoding *encoding; /* NULL: it is not compressed */
@@ -75,20 +75,20 @@ struct call {
     bool ours;                  /* the error is an internal one */
     bool dropped;               /* the client disconnected before the end */
     bool detached;              /* it continues without its client: set by on_loop() */
+    bool looked_again;          /* on_loop() already made work() run again after a change */
+    bool local;                 /* from a loopback address without a proxy */
     /* Set by work(): a step on the loop thread before the answer. False: another component owns the
      * call now, and work() or on_loop() will run again: call_again(), call_resume(). */
     bool (*on_loop)(struct call *c);
-    bool looked_again; /* on_loop() already made work() run again after a change */
-    const char *owner; /* whose stored responses it can access; NULL: none */
+    const char *owner;                      /* whose stored responses it can access; NULL: none */
     const char *arguments[ROUTE_ARGUMENTS]; /* values of route->arguments; NULL if absent */
-    bool local;                             /* from a loopback address without a proxy */
     struct http_counts counts;              /* at its arrival */
     int64_t over_ns;                        /* when the exchange ended, in ns; 0: not yet */
     enum error_shape errors;
+    bool tenant_named;              /* the tenant was named by a gateway */
     struct exchange_shared *shared; /* by the requests of its WebSocket; NULL: plain HTTP */
     uint64_t tenant;                /* hash of the key it is accounted to; 0: none */
     uint64_t key_id;                /* of the API key, for admission permits; 0: none */
-    bool tenant_named;              /* the tenant was named by a gateway */
     int64_t received_ns;            /* monotonic ns */
     int64_t created_unix;           /* seconds since the epoch */
     struct tok_scratch **scratch;   /* during work() */
@@ -100,7 +100,6 @@ struct call {
     /* filled by work() */
     const struct format *format;
     void *state;              /* owned by the protocol, in the arena */
-    bool stream;              /* answer with events, including errors */
     uint64_t prompt_chars;    /* Unicode characters in all prompts */
     struct call_texts *texts; /* instead of generations; NULL: none */
     struct generation *gen;
@@ -108,6 +107,7 @@ struct call {
     uint32_t n_started;              /* the first n_started were submitted */
 
     int status;       /* 200 unless set by work() or reply() */
+    bool stream;      /* answer with events, including errors */
     const char *type; /* content type of out; NULL: application/json */
     struct buf out;
 };
