@@ -30,6 +30,9 @@
 
 enum { SMALL = 16 * 1024 }; /* up to this size every rank adds everything: one barrier less */
 enum { POLL_MS = 50 };
+/* If a poll takes longer, this process did not run, and others may not have either: their container
+ * was paused. Such time does not count towards a timeout. */
+enum { STOPPED_MS = 1000 };
 
 static struct shm *shm_of(struct comm *c)
 {
@@ -102,10 +105,15 @@ static int wait_for(struct shm *s, int rank, struct shm_count *c, unsigned n, in
         spin_pause();
     }
     const int64_t begin = clock_ns();
+    int64_t before = begin / 1000000;
     int rc = 0;
     atomic_fetch_add(&c->waiters, 1);
     while (!rc && !has_reached(c, n, &seen)) {
         futex_wait_ms(&c->n, seen, POLL_MS);
+        const int64_t now = clock_ms();
+        if (now - before > STOPPED_MS)
+            deadline_ms += now - before;
+        before = now;
         if (!has_reached(c, n, &seen))
             rc = check_wait(s, rank, deadline_ms, e);
     }

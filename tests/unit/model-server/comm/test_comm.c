@@ -103,6 +103,40 @@ static void a_rank_that_leaves_or_is_late_is_named(void **state)
     run_ranks(one_is_late, 2);
 }
 
+/* Rank 1 arrives half a second of its own time later, within the timeout. */
+static int paused(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, 2000, &e);
+    float x = 1;
+    for (int i = 0; rank == 1 && i < 50; i++)
+        usleep(10000);
+    if (!c || comm_all_reduce(c, &x, 1, &e)) {
+        fprintf(stderr, "%s\n", e.msg);
+        return 1;
+    }
+    comm_close(c);
+    return 0;
+}
+
+/* As when their container is paused for longer than the timeout. */
+static void ranks_that_are_stopped_together_go_on(void **state)
+{
+    (void)state;
+    pid_t pids[2];
+    int status[2];
+    ranks_start(paused, 2, pids);
+    usleep(200000);
+    for (int i = 0; i < 2; i++)
+        kill(pids[i], SIGSTOP);
+    usleep(2500000);
+    for (int i = 0; i < 2; i++)
+        kill(pids[i], SIGCONT);
+    ranks_end(2, pids, status);
+    assert_int_equal(status[0], 0);
+    assert_int_equal(status[1], 0);
+}
+
 /* Only some of the ranks are started. */
 static int alone(int rank, int world)
 {
@@ -297,6 +331,7 @@ int main(void)
         cmocka_unit_test(gathering_keeps_the_order_of_ranks),
         cmocka_unit_test(a_rank_that_dies_is_named),
         cmocka_unit_test(a_rank_that_leaves_or_is_late_is_named),
+        cmocka_unit_test(ranks_that_are_stopped_together_go_on),
         cmocka_unit_test(a_rank_that_never_comes_is_named),
         cmocka_unit_test(ranks_that_disagree_are_refused),
         cmocka_unit_test(a_dead_group_is_replaced),
