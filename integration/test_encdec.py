@@ -97,6 +97,15 @@ def test_the_first_token_may_be_forced(tmp_path, name):
         assert [t["id"] for t in s.post("/generate", body("the name of it", 3)).json()["details"]["prefill"]][1:] == [9]
 
 
+@pytest.mark.parametrize("more", [[], ["--num-shard", 2]], ids=["alone", "two_ranks"])
+def test_the_answer_and_the_text_in_one_softmax(tmp_path, more):
+    """T5Gemma 2: each answer as transformers gives it, beside others and on two ranks."""
+    model, golden = folder(tmp_path, "t5gemma2")
+    texts = list(golden.values())
+    with Service(model, args=["--max-input-tokens", 120, "--max-total-tokens", 200, *more]) as s:
+        assert together(s, lambda s, g: completes(s, g, 40), texts * 2) == [g["greedy_ids"][:40] for g in texts * 2]
+
+
 def translates(tmp_path):
     """M2M100's test model with tokens of languages, of which the tokenizer puts eng_Latn before a text, as NLLB's does."""
     model, _ = folder(tmp_path, "m2m_100", forced_bos_token_id=None)

@@ -226,8 +226,10 @@ struct attn {
      * weights (attention sinks, arXiv 2309.17453, learned as in arXiv 2508.10925). NULL: none. */
     const float *sinks;
     /* Bidirectional (encoders): with a window, a token attends to as many tokens after it as
-     * before it, up to kv_len. All of them are in this step. Not with alibi. */
+     * before it, and to `ahead` more, up to kv_len. All of them are in this step. Not with
+     * alibi. */
     bool both;
+    uint32_t ahead;
     /* True: the bias is the slope times the key's position, rounded to bfloat16, times `scale`
      * (Falcon). False: the slope times the distance. */
     bool alibi_bf16;
@@ -248,7 +250,12 @@ struct attn {
      * complete entries, or with `top` to the selected ones of them, of which top[T, n_top] has the
      * numbers if they are more than n_top. Only with window, sinks and one key-value head. */
     uint32_t entries;
+    /* [T, n_heads, ATTN_SUMS] the softmax of each row, for merge_attention(): its largest score and
+     * the sum of its weights, in the backend's own units. NULL: they are not stored. Not with top,
+     * entries and sinks. */
+    float *sums;
 };
+enum { ATTN_SUMS = 2 };
 /* A token with more positions attends to some. */
 static inline uint32_t attn_whole(uint32_t n_top, uint32_t block, bool tail)
 {
@@ -495,6 +502,11 @@ struct backend_ops {
     /* o: [T, n_heads * the layer's v_dim]; q: rows of q_stride elements, heads first. */
     void (*attention)(struct device *d, float *o, const float *q, uint32_t q_stride,
                       const struct kv_cache *kv, uint32_t layer, const struct attn *p);
+    /* Two sources in one softmax: y, the attention of `rows` rows (tokens times heads) of n
+     * elements to some keys, becomes that to those keys and to others, to which x is the attention.
+     * y_sums and x_sums: attn.sums of both. NULL: not supported. */
+    void (*merge_attention)(struct device *d, float *y, const float *y_sums, const float *x,
+                            const float *x_sums, uint32_t rows, uint32_t n);
     /* Recurrent layers; NULL: not supported. y: [T, channels]; rows of x are x_stride elements
      * apart; y and x do not overlap. */
     void (*conv)(struct device *d, float *y, const float *x, uint32_t x_stride,

@@ -69,7 +69,7 @@ struct decoder_front {
 struct crossing {
     struct kv_cache *kv; /* keys and values of images, of these layers of this stage; or NULL */
     uint32_t n, cap;     /* rows that attend to an image */
-    struct ragged marked, alone;
+    struct ragged whole, marked, alone; /* whole: the step itself */
     uint32_t *rows, *zeros;
     struct mutual *sees;
     struct span *spans;

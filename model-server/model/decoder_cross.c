@@ -4,7 +4,10 @@
  * Rows that attend to an image are a separate step in such a layer, whose sequences are the rows of
  * their images. Other rows skip the layer, and a step without such rows does not run it. So text
  * costs nothing, and a row's result depends only on the row and its images. If all rows of a step
- * attend to something, as in models with an encoder of texts, none has to be copied. */
+ * attend to something, as in models with an encoder of texts, none has to be copied.
+ *
+ * The same cache has the keys and values that layers of attention make of an encoder's rows
+ * (layer_spec.merged). */
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/model.h"
 #include <stdlib.h>
@@ -15,11 +18,16 @@ bool decoder_is_cross(const struct decoder *d, uint32_t i)
     return d->spec.layers[i].mixer == MIXER_CROSS;
 }
 
+bool decoder_keeps_shown(const struct decoder *d, uint32_t i)
+{
+    return decoder_is_cross(d, i) || d->spec.layers[i].merged;
+}
+
 uint32_t decoder_cross_at(const struct decoder *d, uint32_t layer)
 {
     uint32_t n = 0;
     for (uint32_t i = d->stage.first; i < layer; i++)
-        n += decoder_is_cross(d, i);
+        n += decoder_keeps_shown(d, i);
     return n;
 }
 
@@ -42,7 +50,7 @@ void decoder_cross_free(struct decoder *d)
 static struct kv_desc describe(const struct decoder *d, uint32_t n_blocks, enum kv_dtype dtype)
 {
     uint32_t first = d->stage.first;
-    while (!decoder_is_cross(d, first))
+    while (!decoder_keeps_shown(d, first))
         first++;
     const uint32_t dim = spec_head_dim(&d->spec, first);
     return (struct kv_desc){.n_layers = decoder_cross_layers(d),
@@ -92,7 +100,7 @@ static int store_part(struct decoder *d, const float *rows, const uint32_t *bloc
         d->ops->step_begin(d->dev, &b, e))
         return -1;
     for (uint32_t i = d->stage.first; rc == 0 && i < d->stage.first + d->stage.n; i++) {
-        if (!decoder_is_cross(d, i))
+        if (!decoder_keeps_shown(d, i))
             continue;
         const struct sublayer *y = &d->layers[i].mixer;
         struct sub_step s = {.layer = i,
@@ -186,7 +194,7 @@ int decoder_cross_begin(struct decoder *d, const struct ragged *b, struct err *e
         return -1;
     for (uint32_t i = 0; i < b->n_spans; i++)
         put_span(c, b, &b->spans[i], &n_spans);
-    c->marked = *b;
+    c->whole = c->marked = *b;
     c->marked.given = c->marks;
     c->marked.out_rows = c->rows;
     c->marked.n_out = n;

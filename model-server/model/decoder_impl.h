@@ -46,6 +46,8 @@ int decoder_cross_begin(struct decoder *d, const struct ragged *b, struct err *e
 /* Such a layer, within the step `b`. In: x. Out: x; n is undefined, or if every row of the step
  * attends to something, its norm for the next layer. */
 int decoder_cross_layer(struct decoder *d, uint32_t i, const struct ragged *b, struct err *e);
+/* It is one of those, or a layer of attention that also has keys of such rows. */
+bool decoder_keeps_shown(const struct decoder *d, uint32_t i);
 /* Which layer of crossing.kv layer i reads. */
 uint32_t decoder_cross_at(const struct decoder *d, uint32_t i);
 void decoder_cross_free(struct decoder *d);

@@ -71,6 +71,12 @@ static void make_rows(void *arg, int thread, size_t begin, size_t end)
 static void load_bare(struct loader *l, int k, float *out)
 {
     const struct other_embeds *of = &l->d->spec.other[k];
+    if (of->vector) {
+        const struct mat_part p = loader_table(l, W_SIGHT_EMBED, NO_LAYER, "", of->width, 1);
+        if (!l->failed)
+            to_numbers(l, p, out);
+        return;
+    }
     const struct mat_part p =
         loader_part(l, W_SIGHT_EMBED, NO_LAYER, NO_EXPERT, false, of->rows, of->width);
     if (!l->failed)

@@ -136,6 +136,11 @@ struct layer_spec {
     uint32_t chunk;  /* chunked attention with chunks of this size; 0: none */
     bool q_grows;    /* q has a factor that grows with the position: struct q_growth */
     uint32_t window; /* a token attends to itself and window - 1 before it; 0: all */
+    uint32_t ahead;  /* both_ways, with a window: so many more tokens after it than before it */
+    /* MIXER_ATTENTION: keys and values are also made of the rows of an encoder of texts, by the
+     * same weights without a rotation, and a token attends to them in the same softmax
+     * (T5Gemma 2) */
+    bool merged;
     enum attn_mutual mutual;
     float attn_scale; /* multiplies q.k */
     bool k_is_v;      /* values come from the keys' matrix, without norm and rotation of keys */
@@ -318,11 +323,11 @@ struct mix_spec {
 
 /* Ids [first, first + n) whose embeddings are from another table [rows, width], from its row `skip`
  * on: an RMS norm, a matrix [hidden, width], and an RMS norm without weights. `bare`: the rows as
- * they are, of `hidden` numbers. */
+ * they are, of `hidden` numbers; `vector`: the only row, a tensor with a whole name. */
 struct other_embeds {
     uint32_t first, n, rows, width, skip;
     float eps;
-    bool bare;
+    bool bare, vector;
 };
 
 /* The factor of q at position p is 1 + beta * ln(1 + floor((p + after) / length)), or with `power`

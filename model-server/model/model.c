@@ -163,7 +163,9 @@ static int check_ops(const struct decoder *d, struct err *e)
     else if (d->spec.mix.n && !d->ops->mix)
         missing = "mixed residual streams";
     for (uint32_t i = 0; i < d->spec.n_layers; i++)
-        if (d->spec.layers[i].sparse && !(d->ops->row_moments && d->ops->sparsify))
+        if (d->spec.layers[i].merged && !d->ops->merge_attention)
+            missing = "attention to two sources in one softmax";
+        else if (d->spec.layers[i].sparse && !(d->ops->row_moments && d->ops->sparsify))
             missing = "activations cut off by their deviation";
     if (!missing)
         return 0;
@@ -451,7 +453,8 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     if (check_states(m, e))
         return -1;
     if (o->n_adapters || o->extra_adapters) {
-        if (d->spec.layers[d->spec.n_layers - 1].same_as || d->spec.apart.buckets || d->spec.paired)
+        if (d->spec.layers[d->spec.n_layers - 1].same_as || d->spec.apart.buckets ||
+            d->spec.attends_text)
             return err_set(e, ERR_VALIDATION, "adapters of %s models are not supported",
                            m->info.type);
         const struct lora_base base = {arch, &d->spec, &d->split};

@@ -76,7 +76,7 @@ uint64_t model_cross_row_cost(const struct model *m)
     const struct decoder_spec *s = &m->d.spec;
     uint64_t layers = 0;
     for (uint32_t i = 0; i < s->n_layers; i++)
-        layers += s->layers[i].mixer == MIXER_CROSS;
+        layers += s->layers[i].mixer == MIXER_CROSS || s->layers[i].merged;
     return layers * 4 * s->hidden * s->n_kv_heads * s->head_dim;
 }
 

@@ -283,7 +283,7 @@ static double attention_error(const struct sequence *s, uint32_t t, uint32_t hea
     lo = a->chunk ? t / a->chunk * a->chunk : lo;
     double q[512], x[512], o[512] = {0}, sum = 0, max = -INFINITY, worst = 0;
     double *p = malloc(s->len * sizeof(*p));
-    while (a->both && hi + 1 < s->len && (!a->window || hi + 1 - t < a->window))
+    while (a->both && hi + 1 < s->len && (!a->window || hi + 1 - t < a->window + a->ahead))
         hi++;
     const struct mutual m = s->mutual[t];
     if (m.end && (a->mutual == MUTUAL_ALONE || (a->mutual == MUTUAL_TOO && m.begin < lo)))

@@ -49,6 +49,8 @@ static const struct attn_case attn_cases[] = {
     {{12, 4, 64, 0.125f, 0, 65, .both = true}, 700, 16},
     {{4, 1, 64, 0.125f, 0, 300, .sinks = sinks, .both = true}, 620, 32},
     {{3, 3, 20, 0.2f, 0, 1, .both = true}, 37, 16},
+    {{12, 4, 64, 0.125f, 0, 65, .both = true, .ahead = 1}, 700, 16},
+    {{4, 2, 32, 0.2f, 0, 6, .both = true, .ahead = 3}, 90, 16},
     {{8, 2, 64, 0.125f, .chunk = 100}, 650, 16}, /* runs that end within tiles and splits */
     {{6, 2, 32, 0.2f, .chunk = 1, .sinks = sinks}, 90, 32},
     {{8, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_TOO}, 650, 16},
@@ -221,7 +223,8 @@ static bool sees(const struct attn *a, uint32_t t, uint32_t key)
     if (m.end && a->mutual != MUTUAL_AHEAD &&
         (a->mutual == MUTUAL_ALONE || (key >= m.begin && key < m.end)))
         return key >= m.begin && key < m.end;
-    return (a->both || key <= t) && (!a->window || distance < a->window) &&
+    const uint32_t reach = a->window + (key > t ? a->ahead : 0);
+    return (a->both || key <= t) && (!a->window || distance < reach) &&
            (!a->chunk || key / a->chunk == t / a->chunk);
 }
 

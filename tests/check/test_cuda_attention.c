@@ -17,6 +17,7 @@ static const struct attn_case attn_cases[] = {
     {{8, 1, 64, 0.125f, 0, 128, .sinks = sinks}, 270, 16, KV_F32, false, false},
     {{4, 4, 32, 0.17f, 0, 0, .both = true}, 270, 16, KV_F32, false, false},
     {{4, 2, 64, 0.125f, 0, 65, .both = true}, 200, 16, KV_F16, false, false},
+    {{4, 2, 64, 0.125f, 0, 12, .both = true, .ahead = 1}, 100, 16, KV_F32, false, false},
     {{8, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_TOO}, 300, 16, KV_BF16, false, false},
     {{4, 2, 72, 0.125f, .mutual = MUTUAL_TOO}, 200, 16, KV_F32, false, false},
     {{8, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_AHEAD}, 300, 16, KV_BF16, false, false},

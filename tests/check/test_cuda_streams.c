@@ -142,7 +142,40 @@ static void probabilities_are_those_of_the_cpu(void **state)
     close_side(g), close_side(c);
 }
 
-CUDA_TESTS(cmocka_unit_test(probabilities_are_those_of_the_cpu),
+static float *merge_of(struct side s, const float *y, const float *x, const float *sums, uint32_t n)
+{
+    const size_t bytes = (size_t)ROWS * n * 4, each = (size_t)ROWS * ATTN_SUMS;
+    float *out = malloc(bytes), *dy = up(s, y, bytes), *dx = up(s, x, bytes);
+    float *ds = up(s, sums, 2 * each * 4);
+    s.ops->merge_attention(s.d, dy, ds, dx, ds + each, ROWS, n);
+    down(s, out, dy, bytes);
+    s.ops->free(s.d, dx), s.ops->free(s.d, ds);
+    return out;
+}
+
+/* The largest scores are in log2 on a GPU. */
+static void two_sources_are_merged_as_on_the_cpu(void **state)
+{
+    (void)state;
+    struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
+    for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
+        const uint32_t n = widths[w];
+        float *x = units((size_t)ROWS * n), *y = units((size_t)ROWS * n);
+        float *sums = units((size_t)2 * ROWS * ATTN_SUMS);
+        for (uint32_t i = 0; i < 2 * ROWS * ATTN_SUMS; i++)
+            sums[i] = i % ATTN_SUMS ? 1 + fabsf(sums[i]) : 5 * sums[i];
+        float *want = merge_of(c, y, x, sums, n);
+        for (uint32_t i = 0; i < 2 * ROWS * ATTN_SUMS; i += ATTN_SUMS)
+            sums[i] *= 1.44269504f;
+        float *got = merge_of(g, y, x, sums, n);
+        assert_near(got, want, (size_t)ROWS * n, WITHIN, "merged");
+        free(x), free(y), free(sums), free(got), free(want);
+    }
+    close_side(g), close_side(c);
+}
+
+CUDA_TESTS(cmocka_unit_test(two_sources_are_merged_as_on_the_cpu),
+           cmocka_unit_test(probabilities_are_those_of_the_cpu),
            cmocka_unit_test(gated_rows_are_those_of_the_cpu),
            cmocka_unit_test(rows_stand_side_by_side),
            cmocka_unit_test(streams_are_those_of_the_cpu),

@@ -214,6 +214,35 @@ static void rows_become_probabilities(void **state)
     ops->close(d);
 }
 
+/* Two sources in one softmax, one of whose scores may be much larger. */
+static void attention_to_two_sources_is_merged(void **state)
+{
+    struct device *d = device(2, ~0ull);
+    (void)state;
+    for (int w = 0; w < N_WIDTHS; w++) {
+        const size_t n = widths[w];
+        float *y = rng_floats(&rng, ROWS * n), *was = copy_of(y, ROWS * n);
+        float *x = rng_floats(&rng, ROWS * n);
+        float *of_y = rng_floats(&rng, (size_t)ROWS * ATTN_SUMS);
+        float *of_x = rng_floats(&rng, (size_t)ROWS * ATTN_SUMS);
+        for (size_t t = 0; t < ROWS; t++) {
+            of_y[t * ATTN_SUMS] *= 300;
+            of_y[t * ATTN_SUMS + 1] = 1 + fabsf(of_y[t * ATTN_SUMS + 1]);
+            of_x[t * ATTN_SUMS] = of_y[t * ATTN_SUMS] + (float)t - ROWS / 2;
+            of_x[t * ATTN_SUMS + 1] = 1 + fabsf(of_x[t * ATTN_SUMS + 1]);
+        }
+        ops->merge_attention(d, y, of_y, x, of_x, ROWS, (uint32_t)n);
+        for (size_t i = 0; i < ROWS * n; i++) {
+            const float *a = of_y + i / n * ATTN_SUMS, *b = of_x + i / n * ATTN_SUMS;
+            const double share = 1 / (1 + b[1] / (double)a[1] * exp((double)b[0] - (double)a[0]));
+            const double want = share * was[i] + (1 - share) * x[i];
+            assert_near(y[i], want, fabs((double)was[i]) + fabs((double)x[i]));
+        }
+        free(x), free(y), free(was), free(of_x), free(of_y);
+    }
+    ops->close(d);
+}
+
 static void rows_are_gated(void **state)
 {
     struct device *d = device(2, ~0ull);
@@ -244,6 +273,7 @@ int main(void)
         cmocka_unit_test(rows_are_cut_off_by_their_deviation),
         cmocka_unit_test(rows_stand_side_by_side),
         cmocka_unit_test(rows_become_probabilities),
+        cmocka_unit_test(attention_to_two_sources_is_merged),
         cmocka_unit_test(rows_are_gated),
     };
     rng = rng_new();

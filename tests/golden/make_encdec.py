@@ -63,6 +63,26 @@ GEMMA_CASES = {
         layer_types=["full_attention"] * 2, attn_logit_softcapping=None, final_logit_softcapping=None) for stack in ("encoder", "decoder")}),
 }
 CASES.update({name: dict(model_type="t5gemma", vocab_size=320, **case) for name, case in GEMMA_CASES.items()})
+SIGHT = dict(model_type="siglip_vision_model", hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14)
+FULL = dict(rope_type="default", rope_theta=5e5)
+GEMMA2_CASES = {
+    # windows of an even width, which reach one token farther ahead than back; a token with an embedding of its own; a tower that no text needs
+    "t5gemma2": dict(encoder=dict(vision_config=SIGHT, mm_tokens_per_image=4, eoi_token_index=300, boi_token_index=301, text_config=dict(
+                         GEMMA, num_hidden_layers=3, intermediate_size=64, num_key_value_heads=2, sliding_window=12, query_pre_attn_scalar=24,
+                         layer_types=["sliding_attention", "full_attention", "sliding_attention"])),
+                     decoder=dict(GEMMA, num_hidden_layers=4, intermediate_size=80, num_key_value_heads=2, sliding_window=10, query_pre_attn_scalar=20,
+                                  sliding_window_pattern=2)),
+    # windows of an odd width, soft caps of logits, a scaled rotation, biases, a head of its own
+    "t5gemma2_odd": dict(tie_word_embeddings=False,
+                     encoder=dict(vision_config=SIGHT, mm_tokens_per_image=4, eoi_token_index=300, boi_token_index=301, text_config=dict(
+                         GEMMA, num_hidden_layers=2, intermediate_size=64, num_key_value_heads=4, sliding_window=9, query_pre_attn_scalar=16,
+                         layer_types=["sliding_attention", "full_attention"], attention_bias=True)),
+                     decoder=dict(GEMMA, num_hidden_layers=2, intermediate_size=64, num_key_value_heads=4, sliding_window=7, query_pre_attn_scalar=16,
+                                  layer_types=["full_attention", "sliding_attention"], attention_bias=True, final_logit_softcapping=20.0,
+                                  rope_parameters=dict(full_attention=dict(FULL, rope_type="linear", factor=4.0),
+                                                       sliding_attention=dict(FULL, rope_theta=1e4)))),
+}
+CASES.update({name: dict(model_type="t5gemma2", vocab_size=320, image_token_index=302, **case) for name, case in GEMMA2_CASES.items()})
 LENGTHS = {"one": 1, "short": 9, "forty": 40, "long": 100}
 STEPS = 64  # past the farthest bucket of some cases
 KEPT = [0, 1, 2, 15, 30, 45, 63]  # steps whose logits are stored
@@ -118,7 +138,7 @@ def kin_weights(name, p):
 
 
 def make(name, case, out):
-    gemma = name in GEMMA_CASES
+    gemma = name in GEMMA_CASES or name in GEMMA2_CASES
     keys = dict(case) if name in KIN_CASES or gemma else dict(COMMON, **case)
     head = keys.pop("head", not case.get("tie_word_embeddings", True))
     config = AutoConfig.for_model(keys.pop("model_type"), **keys, **(dict(tie_word_embeddings=False) if head and not gemma else {}))

@@ -13,6 +13,7 @@ enum { STEPS = 6, FEW = 3 };
 static const char *const dirs[] = {
     "tests/data/encdec/bart",
     "tests/data/encdec/flan_t5",
+    "tests/data/encdec/t5gemma2",
     "tests/data/encdec/umt5",
 };
 // clang-format on

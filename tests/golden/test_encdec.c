@@ -24,7 +24,9 @@ static const char *const dirs[] = {MADE "t5",
                                    MADE "led",
                                    MADE "longt5",
                                    MADE "t5gemma",
-                                   MADE "t5gemma_plain"};
+                                   MADE "t5gemma_plain",
+                                   MADE "t5gemma2",
+                                   MADE "t5gemma2_odd"};
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };
 
 /* ---------------------------------------------------------------- against transformers */

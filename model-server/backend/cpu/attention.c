@@ -39,7 +39,8 @@ static uint32_t end_key(const struct attn *p, const struct span *s, uint32_t pos
 {
     if (!p->both)
         return pos + 1;
-    return p->window && s->kv_len - pos > p->window ? pos + p->window : s->kv_len;
+    const uint32_t ahead = p->window + p->ahead;
+    return p->window && s->kv_len - pos > ahead ? pos + ahead : s->kv_len;
 }
 
 struct kv_seen attn_sees(const struct attn_job *j, const struct span *s, uint32_t token)
@@ -255,6 +256,10 @@ static void partial_finish(const struct attn_job *j, const struct rows *r,
         j->d->kern.soft_cap(p->o[i], j->v_dim, row_factor(j, r, p, i), 0.0f);
         if (j->kv->desc.dtype == KV_I4)
             hadamard(p->o[i], j->v_dim, 1);
+        if (j->p->sums) {
+            float *to = j->p->sums + (size_t)(p->o[i] - j->o) / j->v_dim * ATTN_SUMS;
+            to[0] = p->max[i], to[1] = p->sum[i];
+        }
     }
 }
 
@@ -415,4 +420,34 @@ void cpu_attention(struct device *d, float *o, const float *q, uint32_t q_stride
                                 .spans = d->batch->spans,
                                 .n_spans = d->batch->n_spans};
     (p->top || p->entries ? cpu_attend_top : cpu_attend)(d, &c);
+}
+
+/* ---------------------------------------------------------------- two sources */
+
+struct merge_job {
+    const struct device *d;
+    float *y;
+    const float *y_sums, *x, *x_sums;
+    uint32_t n;
+};
+
+/* As merge_rows() and row_factor(), of finished rows. */
+static void merge_sources(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct merge_job *j = arg;
+    (void)thread;
+    for (size_t r = begin; r < end; r++) {
+        const float *of_y = j->y_sums + r * ATTN_SUMS, *of_x = j->x_sums + r * ATTN_SUMS;
+        const float max = of_y[0] > of_x[0] ? of_y[0] : of_x[0];
+        const float y = of_y[1] * math_exp_neg(of_y[0] - max);
+        const float x = of_x[1] * math_exp_neg(of_x[0] - max);
+        j->d->kern.merge(j->y + r * j->n, j->x + r * j->n, y / (y + x), x / (y + x), j->n);
+    }
+}
+
+void cpu_merge_attention(struct device *d, float *y, const float *y_sums, const float *x,
+                         const float *x_sums, uint32_t rows, uint32_t n)
+{
+    struct merge_job j = {d, y, y_sums, x, x_sums, n};
+    pool_run(d->pool, merge_sources, &j, rows, 1 + (1 << 12) / n);
 }

@@ -123,7 +123,8 @@ static void sum_values(const struct attn_job *j, const struct rows *r, struct wo
                        const struct range *a)
 {
     const uint32_t pos = row_pos(j, r, 0), tokens = row_pos(j, r, r->n - 1) - pos + 1;
-    const uint32_t ahead = j->p->both ? j->p->window : 1;
+    const uint32_t window = j->p->window;
+    const uint32_t ahead = !j->p->both ? 1 : window ? window + j->p->ahead : 0;
     const uint32_t end = attn_sees(j, r->span, r->first / j->group).hi;
     for (uint32_t key = r->lo > a->begin ? r->lo : a->begin, next; key < a->end; key = next) {
         uint32_t from = ahead && key >= pos + ahead ? key - pos - ahead + 1 : 0, to = tokens;

@@ -363,6 +363,8 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                           .alibi_bf16 = p->alibi_bf16,
                           .window = p->window,
                           .both = p->both,
+                          .beyond = p->ahead,
+                          .sums = p->sums,
                           .mutual = p->mutual ? d->b.mutual : NULL,
                           .mutual_alone = p->mutual == MUTUAL_ALONE,
                           .mutual_ahead = p->mutual == MUTUAL_AHEAD,
@@ -380,7 +382,7 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
         return;
     }
     if (d->features & CUDA_TENSOR && !p->both && !p->alibi_bf16 && !p->near && !p->top &&
-        a.v_dim == a.head_dim && attn_mma_has(p->head_dim, kv->desc.dtype) &&
+        !p->sums && a.v_dim == a.head_dim && attn_mma_has(p->head_dim, kv->desc.dtype) &&
         batch_group(d, group)) {
         struct attn_args tensor = a;
         tensor.mutual = NULL;

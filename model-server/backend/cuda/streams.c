@@ -40,6 +40,14 @@ void cuda_softmax(struct device *d, float *x, uint32_t rows, uint32_t n)
         RECORD(d, softmax_launch, args);
 }
 
+void cuda_merge_attention(struct device *d, float *y, const float *y_sums, const float *x,
+                          const float *x_sums, uint32_t rows, uint32_t n)
+{
+    struct merge_args args = {y, y_sums, x, x_sums, rows, n};
+    if (rows)
+        RECORD(d, merge_launch, args);
+}
+
 void cuda_row_moments(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
                       uint32_t n)
 {

@@ -2,6 +2,7 @@
  * the cache, the weighted sum, the output projection (arXiv 1706.03762; grouped heads:
  * 2305.13245). */
 #include "model-server/model/mixer/attention.h"
+#include "model-server/model/decoder_impl.h"
 
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
@@ -12,8 +13,10 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     const uint32_t clipped = d->spec.clips ? d->spec.hidden + s.sums : 0;
     const uint32_t update = d->spec.shared.qkv ? 3 * d->spec.shared.rank + s.qkv : 0;
     const uint32_t index = d->spec.layers[layer].by_blocks ? block_index_width(d, layer) : 0;
-    return s.qkv + s.sums + embedded + (d->spec.attn_gate ? gate : 0) + apart + clipped + update +
-           index + (d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0) +
+    const uint32_t merged =
+        d->spec.layers[layer].merged ? s.sums + 2 * s.heads * (uint32_t)ATTN_SUMS : 0;
+    return s.qkv + s.sums + merged + embedded + (d->spec.attn_gate ? gate : 0) + apart + clipped +
+           update + index + (d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0) +
            (d->spec.sub_norms ? SQUARES : 0);
 }
 
@@ -37,9 +40,10 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, const
     const bool layer = d->spec.qk_norm == QK_NORM_LAYER;
     const struct decoder_spec *m = &d->spec;
     const struct layer_spec *ls = &m->layers[t->layer];
-    const struct rope_spec *rope = &m->rope[ls->rope];
+    const uint32_t turn = t->out ? ls->rope : SPEC_NO_ROPE; /* rows of an encoder do not rotate */
+    const struct rope_spec *rope = &m->rope[turn];
     const struct attention_shape s = attention_shape(d, t->layer);
-    const float *turns = d->scratch.rope[ls->rope] + (size_t)t->first * rope->dim;
+    const float *turns = d->scratch.rope[turn] + (size_t)t->first * rope->dim;
     d->ops->rope_kv(d->dev, qkv, t->cache, t->kv,
                     &(struct rope_kv){.n_heads = s.heads,
                                       .n_kv_heads = s.new_kv_heads,
@@ -88,6 +92,8 @@ static float *take_qkv(struct sub_step *t, const struct attention_shape *s)
     return work_take(&t->work, t->total, s->qkv) + (size_t)t->first * s->qkv;
 }
 
+/* Without t->out the rows are those of an encoder (layer_spec.merged), and q is not needed: it is
+ * computed with k and v, which have no matrix of their own. */
 static int store(struct decoder *d, const void *self, struct sub_step *t, struct err *e)
 {
     const struct attention *a = self;
@@ -116,41 +122,84 @@ static int store(struct decoder *d, const void *self, struct sub_step *t, struct
     return 0;
 }
 
+/* The softmax over keys of the same cache as q, or over those of an encoder's rows. */
+static struct attn weighs(const struct decoder *d, const struct attention *a, uint32_t layer)
+{
+    const struct decoder_spec *m = &d->spec;
+    const struct layer_spec *ls = &m->layers[layer];
+    const struct attention_shape s = attention_shape(d, layer);
+    return (struct attn){.n_heads = s.heads,
+                         .n_kv_heads = s.kv_heads,
+                         .head_dim = s.dim,
+                         .scale = ls->attn_scale,
+                         .softcap = m->attn_softcap,
+                         .window = ls->window,
+                         .ahead = ls->ahead,
+                         .chunk = ls->chunk,
+                         .alibi = a->alibi,
+                         .alibi_bf16 = m->alibi.bf16,
+                         .near = a->near,
+                         .reach = a->apart ? m->apart.most : m->near.most,
+                         .at = a->apart ? a->apart->at : NULL,
+                         .buckets = m->apart.buckets,
+                         .sinks = a->sinks,
+                         .top = a->index ? d->scratch.top : NULL,
+                         .n_top = m->blocks.top,
+                         .top_block = m->blocks.block,
+                         .both = m->both_ways,
+                         .mutual = ls->mutual};
+}
+
+/* Attention to the step's own keys and, with layer_spec.merged, to those of the texts that all its
+ * rows attend to: two steps over two caches, whose results are merged. */
+static int attend(struct decoder *d, const struct attn *p, struct sub_step *t, const float *qkv,
+                  float *att, struct err *e)
+{
+    const struct attention_shape s = attention_shape(d, t->layer);
+    const struct crossing *c = &d->cross;
+    if (!d->spec.layers[t->layer].merged || !c->n) {
+        d->ops->attention(d->dev, att, qkv, s.qkv, t->cache, t->kv, p);
+        return 0;
+    }
+    if (c->n != t->tokens)
+        return err_set(e, ERR_GENERATION, "a step has tokens with and without an encoder's rows");
+    const uint32_t sums = s.heads * (uint32_t)ATTN_SUMS, at = decoder_cross_at(d, t->layer);
+    float *other = work_take(&t->work, t->total, s.sums);
+    float *own_sums = work_take(&t->work, t->total, sums);
+    float *other_sums = work_take(&t->work, t->total, sums);
+    struct attn own = *p, shown = *p;
+    own.sums = own_sums;
+    shown.sums = other_sums;
+    shown.window = 0;
+    shown.both = true;
+    shown.mutual = MUTUAL_ALONE;
+    d->ops->attention(d->dev, att, qkv, s.qkv, t->cache, t->kv, &own);
+    if (decoder_next_step(d, &c->alone, e))
+        return -1;
+    d->ops->attention(d->dev, other, qkv, s.qkv, c->kv, at, &shown);
+    if (decoder_next_step(d, &c->whole, e))
+        return -1;
+    d->ops->merge_attention(d->dev, att, own_sums, other, other_sums, t->tokens * s.heads, s.v_dim);
+    return 0;
+}
+
 static int forward(struct decoder *d, const void *self, struct sub_step *t, struct err *e)
 {
     const struct attention *a = self;
     const struct decoder_spec *m = &d->spec;
-    const struct layer_spec *ls = &m->layers[t->layer];
     const struct attention_shape s = attention_shape(d, t->layer);
     const float *qkv = take_qkv(t, &s);
-    float *att = work_take(&t->work, t->total, s.sums), *tables = NULL;
+    float *att = work_take(&t->work, t->total, s.sums);
+    struct attn keys = weighs(d, a, t->layer);
     if (a->apart) {
-        tables = work_take(&t->work, t->total, apart_width(d));
+        float *tables = work_take(&t->work, t->total, apart_width(d));
         apart_tables(d, a->apart, tables, qkv, t->tokens);
+        keys.apart = tables;
     }
     if (a->index)
         block_index_select(d, a->index, t);
-    d->ops->attention(d->dev, att, qkv, s.qkv, t->cache, t->kv,
-                      &(struct attn){.n_heads = s.heads,
-                                     .n_kv_heads = s.kv_heads,
-                                     .head_dim = s.dim,
-                                     .scale = ls->attn_scale,
-                                     .softcap = m->attn_softcap,
-                                     .window = ls->window,
-                                     .chunk = ls->chunk,
-                                     .alibi = a->alibi,
-                                     .alibi_bf16 = m->alibi.bf16,
-                                     .near = a->near,
-                                     .reach = a->apart ? m->apart.most : m->near.most,
-                                     .apart = tables,
-                                     .at = a->apart ? a->apart->at : NULL,
-                                     .buckets = m->apart.buckets,
-                                     .sinks = a->sinks,
-                                     .top = a->index ? d->scratch.top : NULL,
-                                     .n_top = m->blocks.top,
-                                     .top_block = m->blocks.block,
-                                     .both = m->both_ways,
-                                     .mutual = ls->mutual});
+    if (attend(d, &keys, t, qkv, att, e))
+        return -1;
     if (a->gate)
         gate(d, a, t, att);
     if (a->sub_norm && layer_sub_norm(d, att, t->tokens, s.sums, m->n_heads * s.v_dim, a->sub_norm,

@@ -58,7 +58,8 @@ static __device__ __forceinline__ uint32_t end_key(const attn_args &a, uint32_t 
 {
     if (!a.both)
         return pos + 1;
-    return a.window && kv_len - pos > a.window ? pos + a.window : kv_len;
+    const uint32_t ahead = a.window + a.beyond;
+    return a.window && kv_len - pos > ahead ? pos + ahead : kv_len;
 }
 
 /* The score of a dot product: softcap and bias by distance; `log2e` 1 or log2(e). */

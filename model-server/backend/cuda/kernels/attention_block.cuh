@@ -38,5 +38,7 @@ static __device__ __forceinline__ void store_head_row(const attn_args &a, uint32
     for (int c = 0; c < DIMS; c++)
         if (c * THREADS + threadIdx.x < a.v_dim)
             to[c * THREADS + threadIdx.x] = o[c] * factor;
+    if (a.sums && !threadIdx.x)
+        *(float2 *)(a.sums + ((size_t)row * a.n_heads + head) * ATTN_SUMS) = make_float2(max, sum);
 }
 #endif

@@ -147,6 +147,14 @@ struct softmax_args {
 };
 launch_fn softmax_launch;
 
+/* See merge_attention() in backend.h. */
+struct merge_args {
+    float *y;
+    const float *y_sums, *x, *x_sums;
+    uint32_t rows, n;
+};
+launch_fn merge_launch;
+
 struct moments_args {
     float *y;
     const float *x;

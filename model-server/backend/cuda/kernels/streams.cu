@@ -1,8 +1,10 @@
 /* streams.cu - parallel residual streams (AltUp, arXiv 2301.13310), rows of equal magnitude, and
- * activations cut off by their mean and deviation. One block per row; all are bound by memory. */
+ * activations cut off by their mean and deviation, two attentions in one softmax. One block per
+ * row; all are bound by memory. */
 #include "model-server/backend/cuda/kernels/device.cuh"
 #include "model-server/backend/cuda/kernels/kernels.h"
 #include "model-server/backend/cuda/kernels/norm.cuh"
+#include "model-server/backend/cuda/kernels/numbers.cuh"
 
 enum { THREADS = NORM_THREADS, WARPS = NORM_WARPS };
 
@@ -101,6 +103,26 @@ extern "C" cudaError_t beside_launch(const struct launch *l, const void *args)
 {
     const beside_args *a = (const beside_args *)args;
     return launch(beside_kernel, a->rows, THREADS, 0, l->stream, l->overlap, *a);
+}
+
+/* grid: (rows). The largest scores are in log2. */
+static __global__ void __launch_bounds__(THREADS) merge_kernel(merge_args a)
+{
+    depend();
+    const float2 of_y = ((const float2 *)a.y_sums)[blockIdx.x];
+    const float2 of_x = ((const float2 *)a.x_sums)[blockIdx.x];
+    const float max = fmaxf(of_y.x, of_x.x);
+    const float by_y = of_y.y * exp2_fast(of_y.x - max), by_x = of_x.y * exp2_fast(of_x.x - max);
+    const float *x = a.x + (size_t)blockIdx.x * a.n;
+    float *y = a.y + (size_t)blockIdx.x * a.n;
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
+        y[i] = fmaf(x[i], by_x, y[i] * by_y) / (by_y + by_x);
+}
+
+extern "C" cudaError_t merge_launch(const struct launch *l, const void *args)
+{
+    const merge_args *a = (const merge_args *)args;
+    return launch(merge_kernel, a->rows, THREADS, 0, l->stream, l->overlap, *a);
 }
 
 /* The largest of all threads' numbers; `all`: WARPS floats of shared memory. */
