@@ -397,6 +397,17 @@ struct arch {
     [W_SHARED_UP] = "model.layers.*.shared_mlp.up_proj",                                           \
     [W_SHARED_GATE_UP] = "model.layers.*.shared_mlp.input_linear",                                 \
     [W_SHARED_DOWN] = "model.layers.*.shared_mlp.output_linear"
+/* gpt-oss. In GGUF files each matrix is there alone. */
+#define NAMES_GPT_OSS_EXPERTS                                                                      \
+    NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,                                                            \
+        NAMES_LLAMA_O, [W_SINKS] = "model.layers.*.self_attn.sinks",                               \
+                       [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",                   \
+                       [W_ROUTER] = "model.layers.*.mlp.router",                                   \
+                       [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",                \
+                       [W_MOE_GATE] = "model.layers.*.mlp.experts.*.gate_proj",                    \
+                       [W_MOE_UP] = "model.layers.*.mlp.experts.*.up_proj",                        \
+                       [W_MOE_DOWN] = "model.layers.*.mlp.experts.*.down_proj|"                    \
+                                      "model.layers.*.mlp.experts.down_proj"
 #define NAMES_SHARED_EXPERTS                                                                       \
     [W_SHARED_GATE] = "model.layers.*.mlp.shared_experts.gate_proj",                               \
     [W_SHARED_UP] = "model.layers.*.mlp.shared_experts.up_proj",                                   \

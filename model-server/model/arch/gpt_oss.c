@@ -34,15 +34,6 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_gpt_oss = {
     .types = (const char *const[]){"gpt_oss", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
-              NAMES_LLAMA_O, [W_SINKS] = "model.layers.*.self_attn.sinks",
-              [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
-              [W_ROUTER] = "model.layers.*.mlp.router",
-              [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",
-              /* in GGUF files each matrix is there alone */
-              [W_MOE_GATE] = "model.layers.*.mlp.experts.*.gate_proj",
-              [W_MOE_UP] = "model.layers.*.mlp.experts.*.up_proj",
-              [W_MOE_DOWN] = "model.layers.*.mlp.experts.*.down_proj|"
-                             "model.layers.*.mlp.experts.down_proj"},
+    .names = {NAMES_GPT_OSS_EXPERTS},
     .configure = configure,
 };

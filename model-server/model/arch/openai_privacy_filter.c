@@ -28,11 +28,6 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_openai_privacy_filter = {
     .types = (const char *const[]){"openai_privacy_filter", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
-              NAMES_LLAMA_O, [W_SINKS] = "model.layers.*.self_attn.sinks",
-              [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
-              [W_ROUTER] = "model.layers.*.mlp.router",
-              [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",
-              [W_MOE_DOWN] = "model.layers.*.mlp.experts.down_proj"},
+    .names = {NAMES_GPT_OSS_EXPERTS},
     .configure = configure,
 };
