@@ -9,7 +9,8 @@ import requests
 from serving import BIN, DEMO, Service, data
 
 pytest.importorskip("gguf", reason="llama.cpp's Python module writes the files: pip install gguf")
-from gguf_families import FAMILIES, MADE, TEXT_SIDES, family_folder, write_family  # noqa: E402
+from gguf_families import ARCH, FAMILIES, MADE, TEXT_SIDES, family_folder, write_family  # noqa: E402
+from gguf_keys import deepseek  # noqa: E402
 import gguf  # noqa: E402
 import numpy as np  # noqa: E402
 from gguf_made import HALVES, name_of, paired, random_model, tensors, write  # noqa: E402
@@ -73,6 +74,15 @@ def test_families_answer_as_their_folders(tmp_path, model, newer):
         want = s.post("/generate", asked).json()
     with Service(write_family(folder, tmp_path / "m.gguf", newer)) as s:
         assert near(s.post("/generate", asked).json(), want, 1e-3 if model.startswith(RATES) else 0)
+
+
+def test_the_text_side_of_deepseek_ocr(tmp_path):
+    """DeepSeek's first experts, whose q and k keep the order of their rows."""
+    folder = family_folder("deepseek_moe", tmp_path)
+    with Service(folder) as s:
+        want = s.post("/generate", GENERATE).json()
+    with Service(write_family(folder, tmp_path / "m.gguf", model=(ARCH.DEEPSEEK2OCR, deepseek))) as s:
+        assert s.post("/generate", GENERATE).json() == want
 
 
 @pytest.mark.parametrize("model", TEXT_SIDES)

@@ -441,6 +441,7 @@ static const struct gguf_family families[] = {
     {"minimax-m2", NULL, "minimax_m2", false, 0, minimax_m2},
     {"minimax-m3", NULL, "minimax_m3_vl_text", false, 1, gguf_minimax_m3},
     {"deepseek", NULL, "deepseek", true, 0, gguf_deepseek_moe},
+    {"deepseek2-ocr", NULL, "deepseek", false, 0, gguf_deepseek_ocr},
     {"deepseek2", NULL, "deepseek_v3", false, 0, gguf_deepseek2, .latent = true},
     {"deepseek4", NULL, "deepseek_v4", false, 0, gguf_deepseek4},
     {"hy_v4", NULL, "hy_v4_vl_text", false, 0, gguf_hy_v4, .latent = true},

@@ -26,8 +26,8 @@ gguf_more gguf_qwen35, gguf_gemma3n, gguf_gemma4, gguf_llama4, gguf_granite_hybr
 /* Mixtures of experts, most with routers of DeepSeek's kind: families_moe.c. */
 gguf_more gguf_hunyuan_moe, gguf_bailing2, gguf_exaone_moe, gguf_afmoe, gguf_hy_v3, gguf_mellum,
     gguf_laguna, gguf_mimo2, gguf_minimax_01, gguf_cohere2_moe, gguf_granite_swa, gguf_bailing,
-    gguf_deepseek_moe, gguf_smallthinker, gguf_step35, gguf_muse_glimmer, gguf_nanbeige,
-    gguf_spark2_5, gguf_minimax_m3;
+    gguf_deepseek_moe, gguf_deepseek_ocr, gguf_smallthinker, gguf_step35, gguf_muse_glimmer,
+    gguf_nanbeige, gguf_spark2_5, gguf_minimax_m3;
 /* Several residual streams, or stacks that run in turns: families_streams.c. */
 gguf_more gguf_hy_v4, gguf_glm5_next, gguf_deepseek4, gguf_hrm_text;
 /* GPT-2's generation, and others with config.json keys of their own: families_gpt.c. */

@@ -283,6 +283,15 @@ void gguf_deepseek_moe(const struct gguf_meta *m)
     cJSON_ReplaceItemInObjectCaseSensitive(m->config, "norm_topk_prob", cJSON_CreateFalse());
 }
 
+/* DeepSeek-OCR's text model: DeepSeek's first kind, whose q and k keep the order of their rows. */
+void gguf_deepseek_ocr(const struct gguf_meta *m)
+{
+    gguf_deepseek_experts(m);
+    cJSON_ReplaceItemInObjectCaseSensitive(
+        m->config, "norm_topk_prob",
+        cJSON_CreateBool(meta_bool_or(m, "expert_weights_norm", false)));
+}
+
 /* Of four layers the first one has no window, and does not rotate, as in llama.cpp; without windows
  * all rotate. */
 void gguf_smallthinker(const struct gguf_meta *m)
