@@ -228,7 +228,7 @@ static void attention_to_two_sources_is_merged(void **state)
         for (size_t t = 0; t < ROWS; t++) {
             of_y[t * ATTN_SUMS] *= 300;
             of_y[t * ATTN_SUMS + 1] = 1 + fabsf(of_y[t * ATTN_SUMS + 1]);
-            of_x[t * ATTN_SUMS] = of_y[t * ATTN_SUMS] + (float)t - ROWS / 2;
+            of_x[t * ATTN_SUMS] = of_y[t * ATTN_SUMS] + (float)((int)t - ROWS / 2);
             of_x[t * ATTN_SUMS + 1] = 1 + fabsf(of_x[t * ATTN_SUMS + 1]);
         }
         ops->merge_attention(d, y, of_y, x, of_x, ROWS, (uint32_t)n);
