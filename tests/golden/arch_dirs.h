@@ -238,6 +238,7 @@ static const char *const dirs[] = {
     MADE "phi4mm",
     MADE "zamba",
     MADE "zamba_listed",
+    MADE "zamba_untied",
     MADE "persimmon",
     MADE "persimmon_plain",
     MADE "gpt_neox_japanese",

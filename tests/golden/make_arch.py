@@ -60,6 +60,8 @@ CASES = {
     "zamba_listed": dict(model_type="zamba", num_hidden_layers=4, n_mamba_heads=4, mamba_d_state=8,
                          mamba_conv_bias=False, attention_head_dim=16, hidden_act="silu",
                          layers_block_type=["hybrid", "linear_attention", "linear_attention", "hybrid"]),
+    "zamba_untied": dict(model_type="zamba", num_hidden_layers=5, n_mamba_heads=2, mamba_d_state=8, tie_word_embeddings=False,
+                         layers_block_type=["linear_attention", "hybrid", "linear_attention", "hybrid", "hybrid"]),
     "step3p7": dict(
         model_type="step3p5", num_hidden_layers=5, num_attention_heads=4, num_sliding_attention_heads=8, num_key_value_heads=2, head_dim=16,
         sliding_window=20, layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
@@ -1614,7 +1616,7 @@ def make(name, overrides, out):
             WITH[name](model)
         # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without, and 5.24 with that of
         # MiniMax whose first layer is linear
-        cached = name.removesuffix("_in_memory") not in ("minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "jais", "zamba", "zamba_listed", "baichuan_13b", "zamba2", "zamba2_blocks", "recurrent_gemma", "nemotron_nas") and not name.startswith("falcon_h1")
+        cached = name.removesuffix("_in_memory") not in ("minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "jais", "zamba", "zamba_listed", "baichuan_13b", "zamba2", "zamba2_blocks", "zamba_untied", "recurrent_gemma", "nemotron_nas") and not name.startswith("falcon_h1")
         result = {n: golden(model, ids, cached=cached) for n, ids in prompts(seed)}
         if min(p["greedy_min_margin"] for p in result.values()) > 0.002:
             break

@@ -19,6 +19,8 @@ static bool is_hybrid(struct config *c, const cJSON *kind, uint32_t i)
     return strcmp(word, "hybrid") == 0;
 }
 
+/* A file whose head is not the embedding has a block for each of these layers: transformers shares
+ * both or neither. */
 static void blocks(struct config *c, struct decoder_spec *s)
 {
     const cJSON *t = config_layer_list(c, s, config_either(c, "layers_block_type", "layer_types"));
@@ -33,7 +35,7 @@ static void blocks(struct config *c, struct decoder_spec *s)
             continue;
         first = i < first ? i : first;
         l->mixer = MIXER_SHARED;
-        l->block_of = first;
+        l->block_of = s->tied ? first : i;
     }
 }
 
