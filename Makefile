@@ -97,7 +97,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test vary-arch vary-keys vary-embed soak soak-service unit unit-build jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
+.PHONY: all help deps run test vary-arch vary-keys vary-embed cross cross-serve soak soak-service unit unit-build jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
         distclean demo docs-pages docs-deps docs-site arm64 arm64-check
 .PHONY: FORCE
 .SECONDARY:
@@ -295,7 +295,7 @@ clients: $(BINS) $(B)/tests/tools/schema_cases $(CLIENTS_VENV)/.ok  ## litellm, 
 TORCH_VENV ?= $(BUILD)/venv-torch
 $(TORCH_VENV)/.ok:
 	[ -x $(TORCH_VENV)/bin/python ] || python3 -m venv $(TORCH_VENV)
-	$(TORCH_VENV)/bin/python -m pip install -q --disable-pip-version-check torch 'transformers>=5' safetensors 'sentence-transformers>=5.4' requests
+	$(TORCH_VENV)/bin/python -m pip install -q --disable-pip-version-check torch 'transformers>=5' safetensors peft 'sentence-transformers>=5.4' requests
 	@touch $@
 
 vary-arch: $(B)/bin/model-server $(TORCH_VENV)/.ok  ## random configurations of every family against transformers (N each, 8; T=model_types; large)
@@ -306,6 +306,12 @@ vary-keys: $(B)/bin/model-server $(TORCH_VENV)/.ok  ## one key of config.json at
 
 vary-embed: $(BINS) $(TORCH_VENV)/.ok  ## random models of sentence-transformers against that package (N of them, 40; large)
 	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) $(TORCH_VENV)/bin/python tests/golden/vary_embed.py -n $(or $(N),40)
+
+cross: $(B)/bin/model-server $(TORCH_VENV)/.ok  ## random families in random stored formats and types against transformers (N, 200; FIRST; T=words)
+	@$(TORCH_VENV)/bin/python tests/golden/cross.py -n $(or $(N),200) --first $(or $(FIRST),0) --only '$(T)'
+
+cross-serve: $(BINS) $(TORCH_VENV)/.ok  ## the same with ranks, adapters, drafts, chunks and lost shards, through the real programs (N, 60; FIRST; T=words)
+	@$(TORCH_VENV)/bin/python tests/golden/cross_serve.py -n $(or $(N),60) --first $(or $(FIRST),0) --only '$(T)'
 
 # ---------------------------------------------------------------- quality
 SOURCES = $(sort $(shell find common router launcher model-server tests -name '*.[ch]' 2>/dev/null))
