@@ -207,7 +207,7 @@ def test_bad_adapters_are_refused_by_name(tmp_path):
         (f"x={good},x={good}", "two adapters are called `x`"),
         (f"x={good}@a@b", "Invalid LoRA adapter format"),
         (f"x={broken('dora', config(use_dora=True))}", "`use_dora` is not supported"),
-        (f"x={broken('ia3', config(peft_type='IA3'))}", "only LORA is supported"),
+        (f"x={broken('ia3', lambda f: (f / 'adapter_config.json').write_text(json.dumps({'peft_type': 'IA3'})))}", "only LORA is supported"),
         (f"x={broken('pissa', config(init_lora_weights='pissa_niter_4'))}", "`init_lora_weights` is `pissa_niter_4`"),
         (f"x={broken('alpha', config(lora_alpha='much'))}", "`lora_alpha` is no number"),
         (f"x={broken('pickle', evil)}", "adapter_model.bin: byte 14 of its pickle: it names `posix.system`"),

@@ -70,13 +70,9 @@ static int check_variants(const struct lora_config *c, struct err *e)
         if (v && !cJSON_IsFalse(v) && !((cJSON_IsArray(v) || cJSON_IsObject(v)) && !v->child))
             return err_set(e, ERR_VALIDATION, "%s: `%s` is not supported", c->path, variants[i]);
     }
-    const char *type = json_str(c->root, "peft_type", "LORA");
     const char *bias = json_str(c->root, "bias", "none");
     if (check_start(c, e))
         return -1;
-    if (strcmp(type, "LORA") != 0)
-        return err_set(e, ERR_VALIDATION, "%s: `peft_type` is `%.40s`; only LORA is supported",
-                       c->path, type);
     if (strcmp(bias, "none") != 0)
         return err_set(e, ERR_VALIDATION, "%s: `bias` is `%.40s`; only none is supported", c->path,
                        bias);
@@ -102,6 +98,10 @@ static int read_config(struct lora_config *c, struct err *e)
 {
     if (!(c->root = json_load(c->path, SMALL_JSON, e)))
         return -1;
+    const char *type = json_str(c->root, "peft_type", "LORA");
+    if (strcmp(type, "LORA") != 0) /* first of all: others have other keys */
+        return err_set(e, ERR_VALIDATION, "%s: `peft_type` is `%.40s`; only LORA is supported",
+                       c->path, type);
     const cJSON *alpha = json_get(c->root, "lora_alpha");
     if (!is_float(alpha))
         return err_set(e, ERR_VALIDATION, "%s: `lora_alpha` is no number of float32", c->path);
