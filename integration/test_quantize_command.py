@@ -199,9 +199,10 @@ def test_gguf_has_the_head_that_is_used(tmp_path, change, rename):
     assert logits_apart(source, tmp_path / "m.gguf") < 1e-3
 
 
-@pytest.mark.parametrize("change, said", [({"hidden_act": "gelu"}, "layer 0 has another activation than silu")])
-def test_what_gguf_has_no_word_for_is_refused(tmp_path, change, said):
-    assert said in run(changed(tmp_path, MODEL, change), tmp_path / "m.gguf", "--method", "gguf:F16", "--calibration", "none", ok=False).stderr
+@pytest.mark.parametrize("model, change, said", [(MODEL, {"hidden_act": "gelu"}, "layer 0 has another activation than silu"),
+                                                 ("arch/qwen3_moe", {"norm_topk_prob": True}, "has no experts, other than in GGUF files of `qwen3moe`")])  # fmt: skip
+def test_what_gguf_has_no_word_for_is_refused(tmp_path, model, change, said):
+    assert said in run(changed(tmp_path, model, change), tmp_path / "m.gguf", "--method", "gguf:F16", "--calibration", "none", ok=False).stderr
 
 
 @pytest.mark.parametrize("model", ["arch/mixtral", "arch/qwen3_moe", "arch/qwen2", "arch/gpt_neox", "arch/cohere", "arch/olmo2_mha", "arch/phi3", "arch/falcon_7b"])

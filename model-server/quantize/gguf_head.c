@@ -207,6 +207,11 @@ static int check_assumed(const struct gguf_made *f, const struct decoder_spec *s
         if (spec_act(s, i) != ACT_SILU)
             return err_set(e, ERR_VALIDATION,
                            "layer %u has another activation than silu: not written as GGUF", i);
+        if (s->moe.n_experts && !s->layers[i].moe)
+            return err_set(e, ERR_VALIDATION,
+                           "layer %u has no experts, other than in GGUF files of `%s`: not written "
+                           "as one",
+                           i, f->name);
     }
     return 0;
 }

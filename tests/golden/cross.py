@@ -226,8 +226,9 @@ def judge(c, name, args, noise, ids, got):
     if e > EXACT and noise:
         bound = max(EXACT, TIMES * max(c.amplified(ids, noise, k) for k in range(3)))
     elif e > EXACT:
-        double = c.double(ids)
-        e = min(e, apart(got, double)) if double is not None else e
+        single, double = last_logits(c.model, ids), c.double(ids)
+        if double is not None:  # fp32 may be no better
+            e, bound = min(e, apart(got, double)), max(EXACT, 4 * apart(single, double))
     if e > bound and name.startswith("kv-") and c.quantised:  # the same numbers, not quantised
         same, line, _ = logits(c.plain, ids, args)
         e = min(e, apart(got, same)) if not line else e
