@@ -97,7 +97,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test vary-arch vary-keys vary-embed cross cross-serve soak soak-service unit unit-build jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
+.PHONY: all help deps run test vary-arch vary-keys vary-embed vary-pixels cross cross-serve soak soak-service unit unit-build jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
         distclean demo docs-pages docs-deps docs-site arm64 arm64-check
 .PHONY: FORCE
 .SECONDARY:
@@ -312,6 +312,9 @@ cross: $(B)/bin/model-server $(TORCH_VENV)/.ok  ## random families in random sto
 
 cross-serve: $(BINS) $(TORCH_VENV)/.ok  ## the same with ranks, adapters, drafts, chunks and lost shards, through the real programs (N, 60; FIRST; T=words)
 	@$(TORCH_VENV)/bin/python tests/golden/cross_serve.py -n $(or $(N),60) --first $(or $(FIRST),0) --only '$(T)'
+
+vary-pixels: $(B)/tests/bench/pixels $(TORCH_VENV)/.ok  ## settings of image processors at random, against transformers (T=names; Pillow 12.3)
+	@$(TORCH_VENV)/bin/python tests/golden/vary_pixels.py $(TEST_DATA)/vision $(T)
 
 # ---------------------------------------------------------------- quality
 SOURCES = $(sort $(shell find common router launcher model-server tests -name '*.[ch]' 2>/dev/null))

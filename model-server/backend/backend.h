@@ -374,6 +374,10 @@ struct backend_ops {
     const char *(*describe)(struct device *d); /* one line for the log: cores, instruction sets */
     int (*memory)(struct device *d, uint64_t *free_bytes, uint64_t *total_bytes, struct err *e);
 
+    /* Head sizes that are multiples of it are fastest in attention whose keys and values may be
+     * rounded to bfloat16, as such products are; 0: bfloat16 is not faster. NULL: as 0. */
+    uint32_t (*head_step)(const struct device *d);
+
     /* Memory. alloc() is zeroed and aligned to 64 bytes. Copies are ordered with the operations of
      * a step; all ranks make those within a step alike. */
     void *(*alloc)(struct device *d, size_t bytes, struct err *e);

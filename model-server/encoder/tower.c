@@ -384,6 +384,23 @@ static int share(struct tower *t, const struct decoder *text, struct err *e)
     return split_make(&t->d.split, &t->d.spec, 0, 1, e);
 }
 
+/* With products that round to bfloat16, keys and values are rounded, too, and heads get zeros up to
+ * a size that matrix units multiply: the 72 and 80 elements of most towers are none. */
+static void choose_heads(struct tower *t, const struct checkpoint *c)
+{
+    struct decoder_spec *s = &t->d.spec;
+    const uint32_t step = t->d.ops->head_step ? t->d.ops->head_step(t->d.dev) : 0;
+    const uint32_t pad = step ? (step - s->head_dim % step) % step : 0;
+    const bool plain = !(c && c->gguf.set.n) && s->qk_norm == QK_NORM_NONE && !s->v_dim &&
+                       (s->qkv == QKV_SEPARATE || s->qkv == QKV_STACKED) && !s->kv_interleaved &&
+                       !s->rope[0].halves;
+    t->kv = step && (plain || !pad) ? KV_BF16 : KV_F32;
+    if (t->kv == KV_BF16) {
+        s->head_dim += pad;
+        s->head_pad = pad;
+    }
+}
+
 static int take(struct tower *t, const struct arch *names, const struct decoder *text,
                 const struct checkpoint *c, struct err *e)
 {
@@ -394,6 +411,7 @@ static int take(struct tower *t, const struct arch *names, const struct decoder 
     t->d.sample = text->sample;
     t->d.spec = t->spec.blocks;
     t->d.encodes = true;
+    choose_heads(t, c);
     t->d.front = (struct decoder_front){embed, after, finish, t};
     if (!t->spec.conv.n && share(t, text, e))
         return -1;

@@ -116,6 +116,7 @@ struct tower {
     struct encoder_spec spec;
     struct tower_work work;
     struct decoder d; /* the blocks */
+    enum kv_dtype kv; /* of its keys and values */
     struct weight *patch;
     struct norm pixel_norm, patch_norm;
     float *normed_bias; /* bias of the patches' matrix if a norm follows it */

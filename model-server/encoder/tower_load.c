@@ -10,7 +10,7 @@
 static float *host_vector(struct loader *l, struct mat_part p)
 {
     const int64_t n = p.rows * p.cols;
-    float *v = l->failed ? NULL : malloc((size_t)n * sizeof(*v));
+    float *v = l->failed ? NULL : calloc((size_t)n, sizeof(*v));
     if (!v && !l->failed)
         loader_nomem(l);
     for (int64_t i = 0; v && i < n; i++)

@@ -69,7 +69,7 @@ int tower_reserve_pass(struct tower *t, uint32_t tokens, uint32_t crops, struct 
     crops = crops > t->cap_crops ? crops : t->cap_crops;
     const size_t blocks = (size_t)tower_blocks_of(tokens) + crops;
     if (!t->spec.conv.n &&
-        decoder_kv_reserve(&t->d, (uint32_t)blocks, TOWER_BLOCK, KV_F32, &t->n_blocks, e))
+        decoder_kv_reserve(&t->d, (uint32_t)blocks, TOWER_BLOCK, t->kv, &t->n_blocks, e))
         return -1;
     if (tokens == t->cap_tokens && crops == t->cap_crops)
         return 0;

@@ -328,8 +328,12 @@ int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoin
 {
     struct loader l = {
         .d = d, .a = a, .c = c, .how = how, .e = e, .reported_ns = clock_ns(), .began = clock_ns()};
-    if (begin(&l))
+    if (d->spec.head_pad && c && !(l.zeros = calloc(d->spec.hidden, sizeof(double))))
+        return err_nomem(e);
+    if (begin(&l)) {
+        free(l.zeros);
         return -1;
+    }
     l.layers_before = d->weights.bytes;
     for (uint32_t i = 0; i < d->stage.n && !l.failed; i++) {
         decoder_load_layer(&l, d->stage.first + i);
@@ -339,6 +343,7 @@ int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoin
     take_cells(d);
     load_draft(&l);
     loader_drop(&l);
+    free(l.zeros);
     return l.failed ? -1 : 0;
 }
 

@@ -353,6 +353,10 @@ struct decoder_spec {
     uint32_t n_other;
     uint32_t more_embeds; /* rows of the stored table of embeddings after those of `vocab` */
 
+    /* The last elements of each head, which are 0 and not stored. Without norms of q and k, gates
+     * and q, k and v in other orders than stacked. */
+    uint32_t head_pad;
+
     struct norm_spec norm;
     enum norm_place norms;
     enum qk_norm qk_norm;

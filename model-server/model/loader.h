@@ -40,6 +40,7 @@ struct loader {
     bool hold; /* loader_drop() is deferred: several matrices are packed from the same tensors */
     int first_layer;   /* number of the first layer in the names of `a` */
     bool paired;       /* two layers have one number there: decoder_spec's */
+    void *zeros;       /* a row of them, with decoder_spec.head_pad and a checkpoint */
     int64_t rows_each; /* with measurements: rows of the matrix that each packed row stands for; 0:
                           one */
 };

@@ -48,6 +48,7 @@ static inline const char *path_of(char out[PATH_LEN], const char *a, const char 
 
 struct sight {
     struct bench b;
+    bool rounded; /* products round to 16 bits, where this machine has such ones */
     struct vision *vision;
     struct tower *tower;
     struct text_encoder *texts; /* NULL: the model has no encoder of texts */
@@ -71,7 +72,8 @@ static inline int decode_here(void *arg, const void *bytes, size_t n, struct ima
 static inline int sight_model(struct sight *s, const struct backend_ops *ops, const char *dir,
                               struct comm *comm)
 {
-    const struct device_options d = {.threads = 1, .features = ~0ull};
+    const struct device_options d = {
+        .threads = 1, .features = ~0ull, .arith = s->rounded ? ARITH_HALF : ARITH_EXACT};
     s->b.ops = ops;
     if (!(s->b.dev = ops->open(&d, &s->e)))
         return -1;
@@ -85,10 +87,11 @@ static inline int sight_model(struct sight *s, const struct backend_ops *ops, co
     return 0;
 }
 
-static inline int sight_open_on(struct sight *s, const struct backend_ops *ops, const char *dir,
-                                struct comm *comm)
+static inline int sight_open_as(struct sight *s, const struct backend_ops *ops, const char *dir,
+                                struct comm *comm, bool rounded)
 {
     memset(s, 0, sizeof(*s));
+    s->rounded = rounded;
     if (sight_model(s, ops, dir, comm) || vision_load(dir, NULL, &s->vision, &s->e) ||
         tower_load(dir, model_decoder(s->b.model), &s->tower, &s->e))
         return -1;
@@ -110,6 +113,12 @@ static inline int sight_open_on(struct sight *s, const struct backend_ops *ops, 
     return s->pictures && pictures_reserve_shown(s->pictures, SIGHT_BLOCKS, KV_F32, &s->e) == 0
                ? 0
                : -1;
+}
+
+static inline int sight_open_on(struct sight *s, const struct backend_ops *ops, const char *dir,
+                                struct comm *comm)
+{
+    return sight_open_as(s, ops, dir, comm, false);
 }
 
 static inline int sight_open(struct sight *s, const char *dir, struct comm *comm)

@@ -157,6 +157,55 @@ static void two_ranks_see_the_same(void **state)
     sight_each(judge_pair);
 }
 
+/* ---------------------------------------------------------------- rounded products */
+
+static double largest_norm(const cJSON *c)
+{
+    const cJSON *x;
+    double most = 0;
+    cJSON_ArrayForEach(x, json_get(json_get(c, "features"), "norms")) most =
+        x->valuedouble > most ? x->valuedouble : most;
+    return most;
+}
+
+/* Features of products that round to 16 bits, and of attention that does: heads have zeros behind
+ * them then. Largest errors relative to the largest norm; CUDA's, which rounds likewise, are 0.023.
+ */
+static void judge_rounded(const char *name)
+{
+    char dir[PATH_LEN];
+    struct sight s;
+    const cJSON *c;
+    cJSON *golden = sight_golden(name);
+    path_of(dir, name, NULL);
+    if (sight_open_as(&s, &backend_cpu, dir, comm_solo(), true))
+        fail_msg("%s: %s", name, s.e.msg);
+    double worst = 0;
+    cJSON_ArrayForEach(c, json_get(golden, "cases"))
+    {
+        struct finding f = {0};
+        struct look k;
+        if (!cJSON_GetArraySize(json_get(c, "ids")) || largest_norm(c) == 0)
+            continue;
+        if (look_open(&k, &s, c, 0) || look_prefill(&s, &k, k.n))
+            fail_msg("%s: %s", name, s.e.msg);
+        judge_features(&f, &s, &k, c);
+        worst = larger(worst, f.features / largest_norm(c));
+        look_close(&k);
+    }
+    print_message("# %s, rounded: features %.4f of the norm\n", name, worst);
+    if (!(worst < 0.05))
+        fail_msg("%s is wrong with rounded products", name);
+    sight_close(&s);
+    cJSON_Delete(golden);
+}
+
+static void rounded_products_change_little(void **state)
+{
+    (void)state;
+    sight_each(judge_rounded);
+}
+
 /* ---------------------------------------------------------------- invariance */
 
 /* The case of most tokens that two pictures have, else one. */
@@ -316,6 +365,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models_see_what_transformers_see),
         cmocka_unit_test(two_ranks_see_the_same),
+        cmocka_unit_test(rounded_products_change_little),
         cmocka_unit_test(bits_do_not_depend_on_chunks_or_company),
         cmocka_unit_test(bounds_of_one_input_must_be_the_same),
     };

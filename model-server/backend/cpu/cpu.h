@@ -139,6 +139,8 @@ static inline const char *weight_panel(const struct weight *w, size_t panel)
  * squares_codes, which do not change a bit, follow measurements of about a millisecond. All are
  * false before. */
 void choose_products(struct device *d, enum arith asked);
+/* backend_ops.head_step: with it, q and the weights of attention are rounded, too. */
+uint32_t cpu_head_step(const struct device *d);
 /* Columns of kind_fp8 that share a scale: a power of two, which divides the columns that a product
  * takes at a time. */
 enum { BLOCK_LEAST = 32, BLOCK_MOST = 2048 };

@@ -187,6 +187,7 @@ const struct backend_ops backend_cpu = {
     .free = cpu_free,
     .upload = cpu_copy,
     .download = cpu_copy,
+    .head_step = cpu_head_step,
     .weight_layout = cpu_weight_layout,
     .weight_image = cpu_weight_image,
     .weight_mapped = cpu_weight_mapped,

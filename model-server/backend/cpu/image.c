@@ -11,7 +11,7 @@
 
 /* A new one if panels, or the choice of what becomes which kind of panel, change: older files are
  * not read then. */
-enum { PANEL_LAYOUT = 4 };
+enum { PANEL_LAYOUT = 5 };
 
 struct head {
     uint32_t kind, dtype, rows, cols;
@@ -34,8 +34,8 @@ enum { PANELS, ORDER, FACTOR }; /* the pieces */
 
 void cpu_weight_layout(const struct device *d, char *out, size_t max)
 {
-    snprintf(out, max, "cpu panels %d of %d%s", PANEL_LAYOUT, LANES,
-             d->half_f16 ? ", float16 in pairs" : "");
+    snprintf(out, max, "cpu panels %d of %d%s, heads by %u", PANEL_LAYOUT, LANES,
+             d->half_f16 ? ", float16 in pairs" : "", cpu_head_step(d));
 }
 
 static bool table_row(const uint8_t *table, int32_t *row)

@@ -31,6 +31,15 @@ static int head_parts(struct mat_part whole, uint32_t row, uint32_t dim, struct 
     return HEAD_PARTS;
 }
 
+/* The elements of a head that are not stored: rows of zeros of the same type. */
+static struct mat_part padding(const struct loader *l, struct mat_part whole, uint32_t rows)
+{
+    whole.data = l->zeros;
+    whole.rows = rows;
+    whole.row_stride = 0;
+    return whole;
+}
+
 /* This rank's heads of q, k and v as row ranges of the matrices that contain them. */
 static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *parts)
 {
@@ -40,12 +49,12 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
     const uint32_t at = (uint32_t)layer, kv = spec_kv_heads(s, at), q_heads = spec_heads(s, at);
     const bool packed = s->qkv != QKV_SEPARATE && !loader_has(l, W_Q, layer, NO_EXPERT);
     const int64_t in = (s->attn_embedded ? 2 : 1) * (int64_t)spec_attn_in(s);
-    const uint32_t gate = s->qkv == QKV_GATE_FIRST ? q_heads : 0;
+    const uint32_t gate = s->qkv == QKV_GATE_FIRST ? q_heads : 0, pad = l->zeros ? s->head_pad : 0;
     struct mat_part whole = {0};
     int n = 0;
     if (packed)
         whole = loader_part(l, W_QKV, layer, NO_EXPERT, bias,
-                            (int64_t)(q_heads + 2 * kv + gate) * spec_head_dim(s, at), in);
+                            (int64_t)(q_heads + 2 * kv + gate) * (spec_head_dim(s, at) - pad), in);
     for (int p = 0; p < (s->layers[layer].kv_of ? 1 : 3); p++) {
         const bool interleaved = p > 0 && s->kv_interleaved;
         const enum role role = roles[p == 2 && (s->layers[layer].k_is_v || interleaved) ? 1 : p];
@@ -56,13 +65,18 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
         const bool halves = p < 2 && s->rope[s->layers[layer].rope].halves;
         uint32_t end = UINT32_MAX;
         if (!packed)
-            whole = loader_part(l, role, layer, NO_EXPERT, bias, (int64_t)of * dim, in);
+            whole = loader_part(l, role, layer, NO_EXPERT, bias, (int64_t)of * (dim - pad), in);
         for (uint32_t h = heads.first; h < heads.first + heads.n; h++) {
             const uint32_t row = packed || gates ? spec_qkv_row(s, at, p, h)
                                  : interleaved   ? (2 * h + (uint32_t)p - 1) * dim
                                                  : h * dim;
             if (halves) {
                 n += head_parts(whole, row, dim, parts + n);
+                continue;
+            }
+            if (pad) {
+                parts[n++] = loader_rows(whole, row / dim * (dim - pad), dim - pad);
+                parts[n++] = padding(l, whole, pad);
                 continue;
             }
             if (row == end)
@@ -194,14 +208,43 @@ static void load_gate(struct loader *l, struct attention *a, int layer)
     free(parts);
 }
 
+/* A copy of this rank's heads of o, with columns of zeros behind each head. */
+static struct mat_part padded_columns(struct loader *l, struct mat_part o, struct slice heads,
+                                      uint32_t dim, uint32_t pad)
+{
+    const size_t size = dtype_size(o.dtype), cols = (size_t)heads.n * dim, own = dim - pad;
+    char *copy = o.data && !l->failed ? calloc((size_t)o.rows * cols, size) : NULL;
+    if (!copy) {
+        if (!l->failed)
+            loader_nomem(l);
+        return o;
+    }
+    for (size_t r = 0; r < (size_t)o.rows; r++)
+        for (size_t c = 0; c < heads.n * own; c++)
+            memcpy(copy + (r * cols + c / own * dim + c % own) * size,
+                   (const char *)o.data + ((int64_t)r * o.row_stride +
+                                           ((int64_t)(heads.first * own + c)) * o.col_stride) *
+                                              (int64_t)size,
+                   size);
+    l->copies[l->n_copies++] = copy; /* one more than loader_part()'s */
+    o.data = copy;
+    o.cols = o.row_stride = (int64_t)cols;
+    o.col_stride = 1;
+    return o;
+}
+
 static void load_o(struct loader *l, struct attention *a, int layer)
 {
+    const uint32_t pad = l->zeros ? l->d->spec.head_pad : 0;
     const struct decoder_spec *s = &l->d->spec;
     const struct slice h = split_heads(&l->d->split, s, (uint32_t)layer);
     const int64_t dim = spec_v_dim(s, (uint32_t)layer);
     struct mat_part o = loader_part(l, W_O, layer, NO_EXPERT, false, s->hidden,
-                                    spec_heads(s, (uint32_t)layer) * dim);
-    o = loader_cut(o, 0, s->hidden, h.first * dim, h.n * dim);
+                                    spec_heads(s, (uint32_t)layer) * (dim - pad));
+    if (pad)
+        o = padded_columns(l, o, h, (uint32_t)dim, pad);
+    else
+        o = loader_cut(o, 0, s->hidden, h.first * dim, h.n * dim);
     a->o = s->sub_scale ? loader_pack_scaled(l, o, W_ATTN_SCALE, layer, l->d->quant)
                         : loader_pack(l, &o, 1, l->d->dtype, l->d->quant);
     if (s->bias.o && l->d->split.rank == 0) /* added once, before the sum over ranks */
