@@ -55,10 +55,11 @@ static uint64_t stepper_row_bytes(const struct stepper *st)
     return (uint64_t)st->vocab * sizeof(float);
 }
 
-/* Replaces *p by an array of n elements; contents are lost. */
+/* Replaces *p by an array of n elements, aligned as the memory of a device; contents are lost. */
 static int renew(void *p, size_t n, size_t size)
 {
-    void *fresh = malloc(n * size);
+    enum { ALIGNED = 64 };
+    void *fresh = aligned_alloc(ALIGNED, (n * size + ALIGNED - 1) / ALIGNED * ALIGNED);
     if (!fresh)
         return -1;
     free(*(void **)p);

@@ -443,6 +443,8 @@ int decoder_fetch_logits(struct decoder *d, uint32_t n_out, float *logits, struc
     const int world = d->split.world;
     const size_t vocab = d->spec.vocab, most = (size_t)n_out * d->split.vocab_most;
     struct scratch *s = &d->scratch;
+    if (logits == s->logits)
+        return 0;
     if (world == 1)
         return d->ops->download(d->dev, logits, s->logits, n_out * vocab * sizeof(float), e);
     if (d->ops->download(d->dev, s->host, s->gathered, (size_t)world * most * sizeof(float), e))
@@ -549,18 +551,11 @@ static int reserve_passes(struct decoder *d, const struct ragged *b, uint32_t pa
     return decoder_reserve_pass(d, most, b->n_out, e);
 }
 
-int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, struct err *e)
+/* A step in several passes. */
+static int run_passes(struct decoder *d, const struct ragged *b, uint32_t passes, float *logits,
+                      struct err *e)
 {
-    const uint32_t n = b->n_tokens, most = stage_pass_tokens(d, n, decoder_pass_of(d, n));
-    if (n == 0)
-        return 0;
-    if (decoder_check(d, b, e) || decoder_reserve(d, n, b->n_out, e))
-        return -1;
-    const uint32_t passes = (n + most - 1) / most;
-    if (passes == 1)
-        return pass(d, b, (struct outputs){0, b->n_out}, logits, e);
-    if (reserve_passes(d, b, passes, e))
-        return -1;
+    const uint32_t n = b->n_tokens;
     struct outputs o = {0, 0};
     for (uint32_t i = 0, from = 0, to; i < passes && from < n; i++, from = to) {
         to = next_end(b, i, passes, from);
@@ -573,4 +568,25 @@ int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, st
         o.before += part.n_out;
     }
     return 0;
+}
+
+/* Where the device's memory is the host's, the head writes to `logits`: a copy of a batch's rows
+ * takes time, and as much memory again. */
+int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, struct err *e)
+{
+    const uint32_t n = b->n_tokens, most = stage_pass_tokens(d, n, decoder_pass_of(d, n));
+    if (n == 0)
+        return 0;
+    if (decoder_check(d, b, e) || decoder_reserve(d, n, b->n_out, e))
+        return -1;
+    const uint32_t passes = (n + most - 1) / most;
+    if (passes > 1 && reserve_passes(d, b, passes, e))
+        return -1;
+    float *const own = d->scratch.logits;
+    if (!d->ops->comm_open && d->split.world == 1)
+        d->scratch.logits = logits;
+    const int rc = passes == 1 ? pass(d, b, (struct outputs){0, b->n_out}, logits, e)
+                               : run_passes(d, b, passes, logits, e);
+    d->scratch.logits = own;
+    return rc;
 }

@@ -319,6 +319,61 @@ static void test_refuses_ids(void **state)
     model_free(m);
 }
 
+static size_t copied;
+
+static int copy_counted(struct device *d, void *dst, const void *src, size_t bytes, struct err *e)
+{
+    copied += bytes;
+    return backend_cpu.download(d, dst, src, bytes, e);
+}
+
+static struct comm *no_comm(struct device *d, struct comm *host, struct err *e)
+{
+    (void)d, (void)host, (void)e;
+    return NULL;
+}
+
+/* The logits of some tokens, in one pass or in several; `host`: the device's memory is the host's.
+ * Returns the bytes that were copied from the device. */
+static size_t forward_counted(float *logits, bool host, uint64_t step_bytes)
+{
+    enum { N = 3 };
+    struct err e = ERR_INIT;
+    uint32_t ids[N] = {5, 9, 300}, pos[N] = {0, 1, 2}, slots[N] = {0, 1, 2}, zero = 0;
+    const struct span span = {0, N, N, &zero, 0};
+    const struct ragged b = {N, 1, N, ids, pos, slots, &span, pos};
+    struct backend_ops ops = backend_cpu;
+    struct comm alone = {.rank = 0, .world = 1};
+    ops.download = copy_counted;
+    ops.comm_open = host ? NULL : no_comm;
+    ops.step_bytes = step_bytes;
+    struct model *m = model_load(
+        dir, &(struct model_options){.ops = &ops, .dev = dev, .comm = &alone, .dtype = -1}, &e);
+    if (!m || model_kv_resize(m, 1, 16, KV_F32, &e))
+        fail_msg("%s", e.msg);
+    copied = 0;
+    if (model_forward(m, &b, logits, &e))
+        fail_msg("%s", e.msg);
+    model_free(m);
+    return copied;
+}
+
+/* The head writes them to the memory of the caller, unless the device has memory of its own. */
+static void test_logits_are_not_copied(void **state)
+{
+    static float want[3 * 320], got[3 * 320];
+    (void)state;
+    if (no_data())
+        return;
+    copy("s/nothing/nothing/");
+    assert_int_equal(forward_counted(want, false, 0), sizeof(want));
+    assert_int_equal(forward_counted(got, true, 0), 0);
+    assert_memory_equal(want, got, sizeof(want));
+    memset(got, 0, sizeof(got));
+    assert_int_equal(forward_counted(got, true, 1), 0);
+    assert_memory_equal(want, got, sizeof(want));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +383,7 @@ int main(void)
         cmocka_unit_test(test_stored_head),
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_refuses_ids),
+        cmocka_unit_test(test_logits_are_not_copied),
         cmocka_unit_test(test_odd_addresses),
         cmocka_unit_test(measured_weights_are_what_a_load_takes),
         cmocka_unit_test(weights_that_do_not_fit_are_refused),
