@@ -13,7 +13,9 @@ int bench_steps_init(struct bench_steps *b, const struct tool *t, uint32_t max_b
     if (n_blocks > INT32_MAX)
         return err_set(e, ERR_VALIDATION, "%u sequences of %u tokens are too many", max_batch,
                        longest);
-    b->logits = malloc((size_t)max_batch * model_info(b->m)->vocab * sizeof(float));
+    /* aligned as the engine's: on CPUs the head writes to it */
+    const size_t logits = (size_t)max_batch * model_info(b->m)->vocab * sizeof(float);
+    b->logits = aligned_alloc(64, (logits + 63) & ~(size_t)63);
     b->ids = calloc(rows * 5 + n_blocks, sizeof(uint32_t));
     b->spans = calloc(max_batch, sizeof(*b->spans));
     b->draws = calloc(max_batch, sizeof(*b->draws));
