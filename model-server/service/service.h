@@ -14,14 +14,14 @@
 struct service_options {
     struct engine *engine;
     const struct model_info *model;
-    struct adapters *adapters;   /* NULL: none are served */
-    uint32_t runtime_adapters;   /* number that can be loaded at run time */
-    struct kv_tier *tier;        /* KV tiers for offloaded blocks; NULL: no offloading */
-    struct kv_peers *peers;      /* other services' ranks; NULL: no blocks are exchanged */
+    struct adapters *adapters; /* NULL: none are served */
+    uint32_t runtime_adapters; /* number that can be loaded at run time */
+    struct kv_tier *tier;      /* KV tiers for offloaded blocks; NULL: no offloading */
+    struct kv_peers *peers;    /* other services' ranks; NULL: no blocks are exchanged */
     /* where they read this rank's, without the rank's number: "host:port"; NULL: nowhere */
     const char *transfer_address;
-    struct model *weights;       /* the model, whose caches are copied */
-    const struct packed *packed; /* a file that weights are mapped from; NULL: none */
+    struct model *weights;                    /* the model, whose caches are copied */
+    const struct packed *packed;              /* a file that weights are mapped from; NULL: none */
     const struct model_identity *kv_identity; /* see common/model_identity.h */
     const struct tokenizer *tok;
     /* Address of each rank for rank 0's machine: [world], owned by the caller. */
