@@ -113,6 +113,26 @@ static void what_is_not_read_does_not_count(void **state)
     assert_false(same_content(dir, &before));
 }
 
+/* What a load compares before and after: no file is read for it. */
+static void a_stamp_is_that_of_names_lengths_and_times(void **state)
+{
+    char dir[120];
+    struct err e = ERR_INIT;
+    struct model_identity before;
+    (void)state;
+    layout_of("stamp", SIZE_MAX, 1000, "w");
+    snprintf(dir, sizeof(dir), "%s/stamp", root);
+    assert_int_equal(model_stamp(dir, &before, &e), 0);
+    write_file(dir, "tokenizer.json", 51, SIZE_MAX);
+    assert_int_equal(model_stamp_check(dir, &before, &e), 0);
+    write_file(dir, "model.safetensors", LARGE, SIZE_MAX); /* the same bytes, at another time */
+    assert_int_equal(model_stamp_check(dir, &before, &e), -1);
+    assert_int_equal(e.kind, ERR_SYSTEM);
+    assert_int_equal(model_stamp(dir, &before, &e), 0);
+    write_file(dir, "model-2.safetensors", 10, SIZE_MAX);
+    assert_int_equal(model_stamp_check(dir, &before, &e), -1);
+}
+
 /* The dense layers of an embedding model are in folders of their own; a trainer's folders are not
  * read. */
 static void modules_count(void **state)
@@ -175,6 +195,7 @@ int main(void)
         cmocka_unit_test(a_copy_is_the_same_model),
         cmocka_unit_test(what_changes_bits_is_another_model),
         cmocka_unit_test(what_is_not_read_does_not_count),
+        cmocka_unit_test(a_stamp_is_that_of_names_lengths_and_times),
         cmocka_unit_test(modules_count),
         cmocka_unit_test(all_parts_of_a_split_file_count),
     };
