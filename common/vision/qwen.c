@@ -80,7 +80,8 @@ static uint32_t read_edge(struct vision_settings *s, const char *edge, uint32_t 
     return vision_u32(s, &size, edge, def, 1, VISION_MAX_PIXELS);
 }
 
-/* A size of another family's form says nothing here, and transformers refuses it. */
+/* A size of another family's form says nothing here, and transformers refuses it. MiniMax's files
+ * have one, which its authors' code does not use. */
 static void check_size(struct vision_settings *s)
 {
     static const char *const keys[] = {"shortest_edge", "longest_edge", "min_pixels", "max_pixels"};
@@ -123,7 +124,6 @@ static void load_pixels(struct vision *v, struct vision_settings *s,
     v->format.patch = vision_shared(s, "patch_size", "patch_size", d->patch, 256);
     v->format.merge = vision_shared(s, "spatial_merge_size", "merge_size", merge, 16);
     v->format.layout = VISION_PATCHES_BY_FEATURE;
-    check_size(s);
     v->qwen.min_pixels = read_pixels(s, "min_pixels", "shortest_edge", min);
     v->qwen.max_pixels = read_pixels(s, "max_pixels", "longest_edge", max);
     if (v->qwen.min_pixels > v->qwen.max_pixels)
@@ -143,6 +143,7 @@ static void only_edges(struct vision *v, struct vision_settings *s, uint32_t min
 static void load_sizes(struct vision *v, struct vision_settings *s,
                        const struct vision_pixel_defaults *d, uint32_t min, uint32_t max)
 {
+    check_size(s);
     load_pixels(v, s, d, 2, min, max);
     v->format.frames = vision_shared(s, "temporal_patch_size", "temporal_patch_size", 2, 8);
 }
