@@ -295,7 +295,7 @@ clients: $(BINS) $(B)/tests/tools/schema_cases $(CLIENTS_VENV)/.ok  ## litellm, 
 TORCH_VENV ?= $(BUILD)/venv-torch
 $(TORCH_VENV)/.ok:
 	[ -x $(TORCH_VENV)/bin/python ] || python3 -m venv $(TORCH_VENV)
-	$(TORCH_VENV)/bin/python -m pip install -q --disable-pip-version-check torch 'transformers>=5' safetensors peft 'sentence-transformers>=5.4' requests
+	$(TORCH_VENV)/bin/python -m pip install -q --disable-pip-version-check torch 'transformers>=5' safetensors peft 'sentence-transformers>=5.4' requests gguf
 	@touch $@
 
 vary-arch: $(B)/bin/model-server $(TORCH_VENV)/.ok  ## random configurations of every family against transformers (N each, 8; T=model_types; large)
