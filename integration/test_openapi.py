@@ -36,6 +36,7 @@ def s():
 def test_the_document_is_whole(s):
     doc = requests.get(s.url + "/api-doc/openapi.json").json()
     assert {"/generate", "/v1/chat/completions", "/v1/messages", "/v1/responses", "/vertex"} <= doc["paths"].keys()
+    assert list(doc["paths"]["/v1/responses"]) == ["post"], "a handshake is no operation"
     for path, item in doc["paths"].items():
         for method, op in item.items():
             if method == "post":

@@ -102,7 +102,7 @@ static void path_item(struct buf *out, const char *path)
     const char *sep = "";
     for (unsigned i = 0; i < n_routes; i++)
         for (int p = 0; p < ROUTE_PATHS && routes[i]->paths[p]; p++)
-            if (!strcmp(routes[i]->paths[p], path)) {
+            if (!routes[i]->refuses && !strcmp(routes[i]->paths[p], path)) {
                 buf_str(out, sep);
                 operation(out, routes[i]);
                 sep = ",";
