@@ -57,7 +57,7 @@ const struct route *route_find(const char *method, const char *path, char allow[
     for (unsigned i = 0; i < n_routes && !found; i++) {
         if (named ? !names(routes[i], path) : !serves(routes[i], path))
             continue;
-        get |= !strcmp(routes[i]->method, "GET");
+        get |= !strcmp(routes[i]->method, "GET") && !routes[i]->messages; /* a handshake alone */
         post |= !strcmp(routes[i]->method, "POST");
         delete |= !strcmp(routes[i]->method, "DELETE");
         if (!strcmp(routes[i]->method, want))
