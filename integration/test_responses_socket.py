@@ -165,9 +165,9 @@ def test_openais_client(s):
         assert event.response.output_text == "Well."
 
 
-def test_plain_http_is_told_to_upgrade(s):
+def test_get_is_a_handshake_alone(s):
     r = requests.get(s.url + "/v1/responses")
-    assert r.status_code == 426 and r.headers["upgrade"] == "websocket" and r.json()["error"]["code"] == "upgrade_required"
+    assert r.status_code == 405 and r.headers["allow"] == "POST, OPTIONS" and r.json()["error"]["message"]
     with pytest.raises(websockets.InvalidStatus):
         ws_of(s, "/v1/chat/completions")
 

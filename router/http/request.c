@@ -173,6 +173,11 @@ static int judge_headers(struct exchange *x, const char *method, bool old)
         return authorized(x, ACCESS_KEY) ? socket_judge(x) : 401;
     if (!(x->route = route_find(method, x->path, x->allow)))
         return x->allow[0] ? 405 : 404;
+    if (x->route->messages) { /* GET is a handshake there, and nothing else */
+        route_find("OPTIONS", x->path, x->allow);
+        x->route = NULL;
+        return 405;
+    }
     if (declared(x) > x->http->c.max_body)
         return 413;
     if (!authorized(x, x->route->access))

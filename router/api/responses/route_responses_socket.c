@@ -1,16 +1,7 @@
-#include "router/call/call.h"
+/* Only a handshake: router/http/socket.c takes it, and plain HTTP answers 405. */
+#include "router/http/route.h"
 
 extern const struct route route_responses;
-
-/* Only for plain HTTP: the handshake of a WebSocket is handled in router/http/socket.c. */
-static void reply(struct call *c)
-{
-    c->status = 426;
-    exchange_add(c->x, "upgrade", "websocket");
-    error_refusal(&c->out, c->errors, c->status,
-                  "Responses are made by POST here, or over a WebSocket.", c->id);
-    call_reply(c);
-}
 
 const struct route route_responses_socket = {
     .method = "GET",
@@ -23,6 +14,5 @@ const struct route route_responses_socket = {
         "store; `generate: false` computes the prompt alone.",
     .access = ACCESS_KEY,
     .refuses = true, /* HTTP; messages are no operation of OpenAPI */
-    .reply = reply,
     .messages = &route_responses,
 };
