@@ -30,7 +30,7 @@ struct vocab_key {
 };
 
 void vocab_free(struct vocab *v);
-/* Allocates memory for n texts of so many bytes together, whose ids are below n: a load without
+/* Allocates memory for n texts of this many bytes together, whose ids are below n: a load without
  * it moves the tables a dozen times. -1: out of memory. */
 int vocab_reserve(struct vocab *v, uint32_t n, size_t bytes);
 /* Adds a text; an existing text gets the new id, and its old id keeps the text. */

@@ -23,7 +23,7 @@ static void load(struct vision *v, struct vision_settings *s)
     const uint32_t p = v->format.patch = vision_u32(s, &s->tower, "patch_size", 32, 1, 64);
     a->side = vision_u32(s, &s->pixels, "max_image_size", 980, 1, VISION_MAX_SETTING);
     a->least = vision_u32(s, &s->pixels, "min_image_size", 336, 1, VISION_MAX_SETTING);
-    /* the text's side has a table of its own: how many queries so many patches have */
+    /* the text's side has a table of its own: how many queries this many patches have */
     const struct vision_section table = vision_inside(&s->config, "projector_patch_to_query_dict");
     char key[16];
     snprintf(key, sizeof(key), "%u", a->side / p * (a->side / p));

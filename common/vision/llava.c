@@ -280,7 +280,7 @@ static int plan_next(const struct vision *v, struct vision_plan *out, struct err
     return 0;
 }
 
-/* What is more than a tenth too long at each side, for so many tiles, becomes that many. */
+/* What is more than a tenth too long at each side, for this many tiles, becomes that many. */
 static int plan_onevision(const struct vision *v, struct vision_plan *out, struct err *e)
 {
     const uint32_t side = v->llava.tile / v->format.patch;

@@ -15,8 +15,8 @@ enum {
 
 struct vision_qwen {
     uint64_t min_pixels, max_pixels;
-    uint32_t frames;   /* an image is so many frames of a video to these bounds */
-    uint32_t features; /* sides are multiples of so many features' */
+    uint32_t frames;   /* an image is this many frames of a video to these bounds */
+    uint32_t features; /* sides are multiples of this many features' */
     /* How sides first grow to that of a feature, `f`; NULL: they do not. */
     void (*enlarge)(double f, double *h, double *w);
     char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT]; /* around an image; "": templates do */
@@ -61,7 +61,7 @@ struct vision_kimi {
 };
 struct vision_lfm2 {
     uint32_t tile, min_tiles, max_tiles, min_tokens, max_tokens;
-    double tolerance; /* an image of so many times max_tokens is cut into tiles */
+    double tolerance; /* an image of this many times max_tokens is cut into tiles */
     bool split, thumbnail;
     bool marked; /* tokens around an image and before tiles */
 };

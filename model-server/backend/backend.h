@@ -128,7 +128,7 @@ struct kv_layer {
     bool latent; /* a value is the first v_dim numbers of its key (one head): see latent_kv() */
     uint32_t index_dim; /* width of one more key of each token, for select_keys(); 0: none */
     /* Not 0: positions of an entry (entries.h). A latent layer has one more key, which is also a
-     * value, for so many consecutive positions. k_dim == v_dim. */
+     * value, for this many consecutive positions. k_dim == v_dim. */
     uint32_t every;
 };
 /* Opaque: K and V of its layers, logically [n_layers][n_blocks][block_size][n_heads][dim], with
@@ -240,9 +240,10 @@ struct attn {
     /* [T, n_top] of select_keys(): the positions to which a token attends, ascending. A token with
      * at most n_top positions attends to all of them, and its row is not read. NULL: all attend to
      * all. Not with fields that depend on distances, windows, chunks, `both` and `mutual`.
-     * With `top_block` it is [T, n_kv_heads, n_top]: blocks of so many positions to which the heads
-     * of a key-value head attend, of a token with at most n_top blocks to all. With `top_tail` the
-     * last block is the one that is not complete, if there is one: struct select_keys.pooled. */
+     * With `top_block` it is [T, n_kv_heads, n_top]: blocks of this many positions to which the
+     * heads of a key-value head attend, of a token with at most n_top blocks to all. With
+     * `top_tail` the last block is the one that is not complete, if there is one: struct
+     * select_keys.pooled. */
     const uint32_t *top;
     uint32_t n_top, top_block;
     bool top_tail;

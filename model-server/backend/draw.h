@@ -22,7 +22,7 @@ enum {
     DRAW_MOST_TOP = 128,
     DRAW_MOST_BIASES = 1024,
     DRAW_MOST_COUNTS = 1 << 16,
-    DRAW_MOST_VOCAB = 1 << 19, /* the weights of so many tokens can be summed without overflow */
+    DRAW_MOST_VOCAB = 1 << 19, /* the weights of this many tokens can be summed without overflow */
 };
 
 /* One row. Its pointers are read before draw() returns. */

@@ -48,7 +48,7 @@ struct shm {
     struct err broken;
 };
 
-/* Size of the segment that so many ranks share. */
+/* Size of the segment that this many ranks share. */
 size_t shm_segment_bytes(int world);
 /* False: the process of a rank that has joined is known to be dead. */
 bool shm_rank_lives(const struct shm_rank *r);

@@ -60,7 +60,7 @@ struct conv_step {
     uint16_t at[2]; /* the numbers in the names */
     uint32_t out;   /* channels of the result */
     /* CONV_DENSE and CONV_ROWS: the tensor has `stored` rows, of which those from `first` on are
-     * used; 0: all of them. CONV_DENSE of so many tensors, named `weight` and the numbers behind
+     * used; 0: all of them. CONV_DENSE of this many tensors, named `weight` and the numbers behind
      * it, one under the other: `stacked`; 0: of one. */
     uint32_t stored, first, rows;
     uint8_t stacked;
@@ -74,7 +74,7 @@ struct conv_step {
 struct conv_spec {
     uint32_t n;        /* 0: the tower has no convolutions, but patches */
     uint32_t side;     /* of the picture for which memory is reserved, in pixels */
-    uint32_t list;     /* not 0: the input is so many rows, not a square of `side` */
+    uint32_t list;     /* not 0: the input is this many rows, not a square of `side` */
     uint32_t channels; /* of grid 0 at the beginning; 0: 3, the picture's */
     /* The result is of learned rows (CONV_ROWS), as many for each crop, and has no places. */
     bool queries;

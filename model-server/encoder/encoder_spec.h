@@ -45,11 +45,11 @@ struct encoder_linear {
     enum role gate;      /* role of the gates if they are a separate tensor; 0: they are not */
     bool channels_first; /* its columns are [channel][patch of the cell], not [patch][channel] */
     bool convolution;    /* of one place: its tensor has more dimensions than two */
-    /* Not 0: it is stored [in, out], with so many rows, of which the first ones are used. */
+    /* Not 0: it is stored [in, out], with this many rows, of which the first ones are used. */
     uint32_t table;
     bool softmax_before; /* its inputs become probabilities, after the norm */
     bool norm_before;    /* a layer norm (W_MIDDLE_NORM) precedes it, before the activation */
-    /* Not 0: so many outputs of the matrix before, of patches that are adjacent, are one input.
+    /* Not 0: this many outputs of the matrix before, of patches that are adjacent, are one input.
      * Never of the first matrix, and no norm or softmax precedes it. */
     uint32_t join;
 };

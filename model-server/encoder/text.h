@@ -42,7 +42,7 @@ void text_encoder_stop(struct text_encoder *t); /* drops what was begun */
 
 uint32_t text_encoder_width(const struct text_encoder *t);        /* numbers of a row */
 uint64_t text_encoder_weight_bytes(const struct text_encoder *t); /* on this rank */
-/* Allocates memory for passes of so many ids. A longer text takes more when it comes. */
+/* Allocates memory for passes of this many ids. A longer text takes more when it comes. */
 int text_encoder_reserve(struct text_encoder *t, uint32_t ids, struct err *e);
 uint64_t text_encoder_reserve_bytes(const struct text_encoder *t, uint32_t ids);
 #endif

@@ -159,7 +159,7 @@ static inline bool tower_next_crop(struct tower_cursor *c)
     return c->image < c->n;
 }
 
-/* tower_memory.c: working memory of a pass of so many tokens and crops, whose keys and values are
+/* tower_memory.c: working memory of a pass of this many tokens and crops, whose keys and values are
  * in blocks, each crop's in its own. */
 enum { TOWER_BLOCK = 16 }; /* tokens */
 static inline uint32_t tower_blocks_of(uint32_t tokens)
@@ -244,7 +244,7 @@ static inline uint32_t tower_patch_floats(const struct encoder_spec *s)
 {
     return s->of_features ? s->blocks.hidden : 3 * s->frames * s->patch * s->patch;
 }
-/* Rows of features (t->features) that so many patches of a pass become. */
+/* Rows of features (t->features) that this many patches of a pass become. */
 static inline uint32_t tower_feature_rows(const struct encoder_spec *s, uint32_t patches)
 {
     return s->pool      ? patches / (s->cell * s->cell)

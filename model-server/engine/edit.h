@@ -28,7 +28,7 @@ struct draft_offer { /* see seq_offer(); an unknown request is ignored */
     const uint32_t *ids;
     size_t n;
 };
-struct state_save { /* saves a request's state after so many tokens to a cell */
+struct state_save { /* saves a request's state after this many tokens to a cell */
     uint64_t id;
     uint32_t cell, tokens;
 };

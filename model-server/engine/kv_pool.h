@@ -39,7 +39,7 @@ struct kv_plan kv_plan(const struct kv_memory *m);
 /* True if a separate cache for layers with a window of `window` tokens pays, for requests of up
  * to `longest` tokens (0: unknown). Pure. */
 bool kv_windows_pay(uint32_t window, uint32_t longest);
-/* Bytes of a request of so many tokens, including a chunk of its prompt in the step. Pure. */
+/* Bytes of a request of this many tokens, including a chunk of its prompt in the step. Pure. */
 uint64_t kv_request_bytes(const struct kv_memory *m, uint32_t tokens);
 /* Sets an error that lists what uses the memory of a device that is too small, and which options
  * reduce it. Always returns -1. */

@@ -21,7 +21,7 @@ struct text_encoder; /* encoder/text.h */
 struct pictures_options {
     const struct vision *vision; /* both outlive it */
     struct tower *tower;
-    /* Instead of both: media are texts of at most so many ids, until pictures_reserve(). Outlives
+    /* Instead of both: media are texts of at most this many ids, until pictures_reserve(). Outlives
      * it. */
     struct text_encoder *texts;
     uint32_t most_ids;
@@ -63,8 +63,8 @@ uint32_t media_end(const struct media *m, uint32_t end);
 
 /* The next step will compute tokens [from, to): marks their images for pictures_encode(). */
 void media_want(struct media *m, uint32_t from, uint32_t to);
-/* Reserves working memory for images of up to so many prompt tokens. Texts: of one of so many ids,
- * which is then the longest that is accepted. */
+/* Reserves working memory for images of up to this many prompt tokens. Texts: of one of this many
+ * ids, which is then the longest that is accepted. */
 int pictures_reserve(struct pictures *p, uint32_t tokens, struct err *e);
 /* True if the model has layers that attend to the rows (vision_crosses(), or texts). */
 bool pictures_cross(const struct pictures *p);

@@ -136,7 +136,7 @@ struct layer_spec {
     uint32_t chunk;  /* chunked attention with chunks of this size; 0: none */
     bool q_grows;    /* q has a factor that grows with the position: struct q_growth */
     uint32_t window; /* a token attends to itself and window - 1 before it; 0: all */
-    uint32_t ahead;  /* both_ways, with a window: so many more tokens after it than before it */
+    uint32_t ahead;  /* both_ways, with a window: this many more tokens after it than before it */
     /* MIXER_ATTENTION: keys and values are also made of the rows of an encoder of texts, by the
      * same weights without a rotation, and a token attends to them in the same softmax
      * (T5Gemma 2) */
@@ -200,7 +200,7 @@ struct recur_spec {
     /* MIXER_MAMBA: rank of the steps' projection; the norm of steps, keys and queries, without
      * weights or with. Its channels are heads of one key head. */
     uint32_t step_rank;
-    /* MIXER_MAMBA: not 0: so many recurrences, each of heads * value_dim channels of its own,
+    /* MIXER_MAMBA: not 0: this many recurrences, each of heads * value_dim channels of its own,
      * without proj_bias and scan_norm (Zamba) */
     uint32_t parts;
     enum scan_norm { SCAN_NORM_NONE, SCAN_NORM_BARE, SCAN_NORM_WEIGHTS } scan_norm;
@@ -236,8 +236,8 @@ struct mla_spec {
         uint32_t heads, dim, top;
         bool interleaved;
         bool rope_last; /* its last numbers are rotated, not its first */
-        /* not 0: it selects top - 1 complete pools of so many positions, by keys of pools, and the
-         * pool that is not complete (GLM-5.3). Without a rotation. */
+        /* not 0: it selects top - 1 complete pools of this many positions, by keys of pools, and
+         * the pool that is not complete (GLM-5.3). Without a rotation. */
         uint32_t pool;
         float eps; /* of the norm of its keys */
     } index;
@@ -463,7 +463,7 @@ struct decoder_spec {
     /* ALiBi (arXiv 2108.12409): scores decrease with distance by a slope per head, see
      * alibi_slopes(). */
     struct alibi_spec alibi;
-    /* With NORM_SUM: not 0: a convolution of so many tokens, an odd number, of the first layer's
+    /* With NORM_SUM: not 0: a convolution of this many tokens, an odd number, of the first layer's
      * input. Its activation and that layer's result are added, and the norm of the sum is the next
      * layer's input (DeBERTa 2). */
     uint32_t first_conv;

@@ -165,7 +165,7 @@ int model_cross_store(struct model *m, const float *rows, const uint32_t *blocks
                       uint32_t n, struct err *e);
 /* Multiply-adds of a row, on all ranks and in all stages. */
 uint64_t model_cross_row_cost(const struct model *m);
-/* Recurrent state, if the model has some. A cell holds the state of one sequence after so many
+/* Recurrent state, if the model has some. A cell holds the state of one sequence after this many
  * tokens: see struct span. Allocates (first call) or replaces (contents are lost) the pool. */
 int model_state_resize(struct model *m, uint32_t n_cells, struct err *e);
 /* Copies cell src[i] to dst[i] for n pairs, in this order and ordered with the steps. The caller
@@ -228,7 +228,7 @@ struct model_text {
 };
 int model_encode(struct model *m, const struct model_text *texts, uint32_t n, bool all, float *out,
                  struct err *e);
-/* Allocates memory for batches of so many tokens in advance. Before the first model_encode(). */
+/* Allocates memory for batches of this many tokens in advance. Before the first model_encode(). */
 int model_encode_reserve(struct model *m, uint32_t tokens, uint32_t texts, enum kv_dtype kv_dtype,
                          struct err *e);
 uint64_t model_scratch_held(const struct model *m); /* bytes that are currently reserved */

@@ -120,7 +120,7 @@ static void copy_pages(void *arg, int thread, size_t begin, size_t end)
 
 /* ---------------------------------------------------------------- the two kinds of tokens */
 
-/* Tokens of a span with at most so many positions. */
+/* Tokens of a span with at most this many positions. */
 static uint32_t n_whole(const struct span *s, const struct attn *p)
 {
     const uint32_t before = s->kv_len - s->n,

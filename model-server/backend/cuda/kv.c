@@ -28,7 +28,7 @@ static struct kv_layer index_of(const struct kv_layer *l)
     return (struct kv_layer){.n_heads = 1, .k_dim = l->index_dim, .latent = true};
 }
 
-/* The entries of a layer, and blocks of so many. */
+/* The entries of a layer, and blocks of this many. */
 static struct kv_layer entries_of(const struct kv_layer *l)
 {
     return (struct kv_layer){.n_heads = 1, .k_dim = l->k_dim, .latent = true};

@@ -246,7 +246,7 @@ static void twice(struct conv_spec *s, uint8_t from, uint8_t to, uint32_t n, uin
     conv_add(s, c);
 }
 
-/* Queries for pictures of so many patches; `most`: rows of their table. */
+/* Queries for pictures of this many patches; `most`: rows of their table. */
 static uint32_t queries_of(struct config *c, uint32_t patches, uint32_t *most)
 {
     const cJSON *list = json_get(c->file, "projector_patch_to_query_dict"), *at;

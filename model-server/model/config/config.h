@@ -121,7 +121,7 @@ uint32_t config_head_dim(struct config *c, uint32_t def, uint32_t hidden, uint32
 /* Fills s->rope[0], whose `dim` is set, from whichever keys exist; `theta` is the family's
  * default base. Extends s->max_positions for linear, dynamic and yarn scalings. */
 void config_rope(struct config *c, struct decoder_spec *s, double theta);
-/* Angles of a rotation, whose `dim` is set, use three coordinates: so many angles each as
+/* Angles of a rotation, whose `dim` is set, use three coordinates: this many angles each as
  * `sections` says, in runs, or interleaved (`turns`). An error unless these are all angles. */
 void config_rope_axes(struct config *c, struct rope_spec *r, const cJSON *sections, bool turns);
 /* A number among the rotation's keys, in any of their places. */

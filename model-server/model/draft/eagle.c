@@ -137,7 +137,7 @@ static const struct tensor *tensor_of(const struct checkpoint *c, const char *na
     return checkpoint_find_weight(c, &names, name);
 }
 
-/* True if it exists, with a matrix that joins so many rows. */
+/* True if it exists, with a matrix that joins this many rows. */
 static bool there(const struct decoder *d, const struct checkpoint *c, uint32_t rows)
 {
     const struct tensor *join = tensor_of(c, "model.fc.weight");

@@ -1,12 +1,12 @@
 /* code.inc.h - products of panels of codes with activations in 8 bits, once for all
  * instruction sets: see kernels.h. The including file defines
- *   dot_code(sum, n, x, bits)   sum + n x of a quad in each lane, where n has so many bits
+ *   dot_code(sum, n, x, bits)   sum + n x of a quad in each lane, where n has this many bits
  *   CODE_ROWS_TWO         most rows that use two sums; n has 8 bits then
  *   DOT_BY_BITS           if n of fewer bits are multiplied faster
  * or, without an instruction for quads, HAS_DOT_PAIRS and
  *   struct pairs_n, pairs_n(n, bits) n as it is multiplied: of 8 bits two nibbles
  *   struct pairs, pairs_none, pairs_add, pairs_sum   sums of n x in 16 bits
- *   PAIRS_QUADS(bits)     quads with n of so many bits that fit into such a sum
+ *   PAIRS_QUADS(bits)     quads with n of this many bits that fit into such a sum
  *   dot_quads, SHIFT(bits)           unpacked quads of n less the shift with some rows
  * and how many rows fit the registers, packed and unpacked: CODE_ROWS_MAX, WIDE_ROWS_MAX. Of packed
  * columns more than CODE_ROWS_FEW rows take unpacked quads from registers, one row after the other;

@@ -444,7 +444,7 @@ struct kernels {
     uint32_t mr_w8a8; /* the same for 8-bit activations */
     uint32_t fit_w8a8;          /* tiles of a product for which fits_w8a8() pays; 0: none */
     uint32_t mr_codes, mr_wide; /* rows of tiles of tile_codes, and of tile_wide */
-    uint32_t few_codes;         /* up to so many rows tile_codes is the faster one */
+    uint32_t few_codes;         /* up to this many rows tile_codes is the faster one */
 #define X(op, ret, args) op##_fn *op;
     KERNELS(X)
 #undef X

@@ -112,8 +112,8 @@ struct turn_args {
 };
 launch_fn turn_launch;
 
-/* See keep() in backend.h; every: 0, or `kv` is of entries of so many positions. block_size: of the
- * cache's blocks. */
+/* See keep() in backend.h; every: 0, or `kv` is of entries of this many positions. block_size: of
+ * the cache's blocks. */
 struct keep_args {
     const float *x;
     struct kv_view kv;
