@@ -114,7 +114,7 @@ def test_what_is_missing_is_counted_and_said_when_it_flows_again(tmp_path):
             wait_for(lambda: "Log lines were dropped" in s.log, 30)
             s.post("/generate", {**ONCE, "inputs": "last"}, headers={"x-request-id": "the-last"})
             wait_for(lambda: "the-last" in s.log, 30)
-            said = [int(x) for x in re.findall(r"they were not read in time lines=(\d+)", s.log)]
+            said = [int(x) for x in re.findall(r"they could not be written in time lines=(\d+)", s.log)]
             assert sum(said) == s.metric("log_lines_dropped_total") >= missing
             lines = sum(" path=/nowhere " in x or " path=/generate " in x for x in s.log.splitlines())
             assert lines + sum(said) == n + 1, "each line is there or counted"

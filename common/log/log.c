@@ -106,7 +106,7 @@ static void tail(struct buf *b, const char *target)
 
 static void notice(struct buf *out, uint64_t dropped)
 {
-    static const char why[] = "Log lines were dropped: they were not read in time";
+    static const char why[] = "Log lines were dropped: they could not be written in time";
     head(out, LOG_WARN, sink.target, why, sizeof(why) - 1);
     one_field(out, &LOGI("lines", dropped));
     end(out, sink.target);

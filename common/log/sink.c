@@ -21,7 +21,9 @@ static char ring[LOG_RING];
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t come;
-    uint64_t head, tail, n_reported; /* n_reported: dropped lines already reported */
+    uint64_t head, tail;
+    uint64_t n_reported; /* dropped lines already reported; writer thread */
+    bool torn;           /* the last line that was written was cut; writer thread */
     void (*notice)(struct buf *out, uint64_t dropped);
     atomic_int fd;
     atomic_bool running;       /* the writer thread exists */
@@ -59,21 +61,37 @@ static uint32_t length_at(uint64_t at)
     return n;
 }
 
-/* Waits if another process made the descriptor non-blocking. */
-static bool write_all(int fd, const char *p, size_t n)
+/* Waits if another process made the descriptor non-blocking. Returns the bytes that were written:
+ * all, unless there is no reader or no disk space. */
+static size_t write_all(int fd, const char *p, size_t n)
 {
-    while (n) {
-        ssize_t w = write(fd, p, n);
+    size_t done = 0;
+    while (done < n) {
+        ssize_t w = write(fd, p + done, n - done);
         if (w < 0 && errno == EINTR)
             continue;
         if (w < 0 && errno == EAGAIN)
             poll(&(struct pollfd){fd, POLLOUT, 0}, 1, -1);
         else if (w < 0)
-            return false;
-        p += w > 0 ? w : 0;
-        n -= w > 0 ? (size_t)w : 0;
+            break;
+        done += w > 0 ? (size_t)w : 0;
     }
-    return true;
+    return done;
+}
+
+/* Writes `lines` lines, and counts those that could not be written. The next line does not continue
+ * one that was cut. Writer thread. */
+static bool write_lines(int fd, const char *p, size_t n, uint32_t lines)
+{
+    size_t done = 0;
+    if (!sink.torn || write_all(fd, "\n", 1) == 1) {
+        done = write_all(fd, p, n);
+        sink.torn = done > 0 && p[done - 1] != '\n';
+    }
+    for (size_t i = 0; i < done; i++)
+        lines -= lines && p[i] == '\n';
+    atomic_fetch_add(&sink.dropped, lines);
+    return done == n;
 }
 
 /* Takes whole lines, as many as an atomic pipe write holds, at least one. Returns their number. */
@@ -91,13 +109,13 @@ static uint32_t take(char *out, size_t *n)
     return lines;
 }
 
-static void write_dropped(int fd, uint64_t missing)
+static bool write_dropped(int fd, uint64_t missing)
 {
     struct buf b = BUF_INIT;
     sink.notice(&b, missing);
-    if (!b.oom)
-        write_all(fd, b.p, b.len);
+    const bool ok = !b.oom && write_lines(fd, b.p, b.len, 0);
     buf_free(&b);
+    return ok;
 }
 
 static void *writer(void *arg)
@@ -114,15 +132,12 @@ static void *writer(void *arg)
         size_t n;
         uint32_t lines = take(batch, &n);
         int fd = atomic_load(&sink.fd);
-        sink.n_reported += missing;
         pthread_mutex_unlock(&sink.lock);
-        if (missing)
-            write_dropped(fd, missing);
-        bool ok = write_all(fd, batch, n);
+        if (missing && write_dropped(fd, missing))
+            sink.n_reported += missing;
+        write_lines(fd, batch, n, lines);
         atomic_fetch_add(&sink.progress, 1);
         pthread_mutex_lock(&sink.lock);
-        if (!ok) /* no reader, or no disk space */
-            atomic_fetch_add(&sink.dropped, lines);
     }
     return NULL;
 }

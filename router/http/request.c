@@ -173,15 +173,15 @@ static int judge_headers(struct exchange *x, const char *method, bool old)
         return authorized(x, ACCESS_KEY) ? socket_judge(x) : 401;
     if (!(x->route = route_find(method, x->path, x->allow)))
         return x->allow[0] ? 405 : 404;
+    if (declared(x) > x->http->c.max_body)
+        return 413;
+    if (!authorized(x, x->route->access))
+        return 401;
     if (x->route->messages) { /* GET is a handshake there, and nothing else */
         route_find("OPTIONS", x->path, x->allow);
         x->route = NULL;
         return 405;
     }
-    if (declared(x) > x->http->c.max_body)
-        return 413;
-    if (!authorized(x, x->route->access))
-        return 401;
     const bool typed = !x->route->any_type || exchange_header(x, "Origin");
     if (x->route->work && !strcmp(x->route->method, "POST") && !x->route->no_body &&
         (is_encoded(x) || (typed && !is_json(exchange_header(x, "Content-Type")))))

@@ -7,6 +7,7 @@
 #include "router/api/lmtp/lmtp.h"
 #include "router/call/call.h"
 #include "router/embed/embedder.h"
+#include "router/http/traffic.h"
 #include "router/metrics.h"
 #include <arpa/inet.h>
 #include <math.h>
@@ -294,6 +295,7 @@ UNUSED static void rig_start(struct rig *r, const struct http_config *h, int ste
     pthread_create(&r->fleet.thread, NULL, fake_run, &r->fleet);
     r->edge.config = &r->config;
     r->edge.metrics = metrics_new(router_metrics, N_ROUTER_METRICS);
+    r->edge.traffic = traffic_new();
     r->edge.model_id = "test/model";
     r->edge.compute_type = "cpu";
     strcpy(r->edge.fingerprint, "0.0-native");
@@ -344,6 +346,7 @@ UNUSED static void rig_stop(struct rig *r)
     lmtp_free(r->edge.lmtp);
     http_free(r->edge.http);
     metrics_free(r->edge.metrics);
+    traffic_free(r->edge.traffic);
 }
 
 /* ---------------------------------------------------------------- a client */

@@ -5,7 +5,10 @@
 #include "tests/unit/test.h"
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,7 +58,7 @@ static void nobody_waits_for_a_log_that_is_not_read(void **state)
     uint64_t lines = 0, said = 0, first_said = 0;
     for (char *l = strtok_r(all, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
         const char *missing =
-            strstr(l, "Log lines were dropped: they were not read in time lines=");
+            strstr(l, "Log lines were dropped: they could not be written in time lines=");
         if (missing) {
             said += strtoull(strrchr(missing, '=') + 1, NULL, 10);
             first_said = first_said ? first_said : lines + 1;
@@ -76,6 +79,63 @@ static void nobody_waits_for_a_log_that_is_not_read(void **state)
 }
 
 /* A process of its own: exit() is part of the test. Its output, or NULL after `most_ms`. */
+static char *contents(int fd)
+{
+    const off_t n = lseek(fd, 0, SEEK_END);
+    char *all = calloc(1, (size_t)n + 1);
+    assert_true(n > 0 && all);
+    assert_int_equal(pread(fd, all, (size_t)n, 0), n);
+    return all;
+}
+
+/* A limit of the file's size cuts a line, as a disk without space does. */
+static void a_full_disk_loses_whole_lines_and_says_how_many(void **state)
+{
+    (void)state;
+    enum { FULL = 1000, TRIED = 40 };
+    char name[] = "/tmp/test_log_sink.XXXXXX", text[100];
+    const int fd = mkstemp(name);
+    struct rlimit before, less;
+    const uint64_t was = log_dropped();
+    assert_true(fd >= 0 && unlink(name) == 0);
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = 0;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    less = before;
+    less.rlim_cur = FULL;
+    signal(SIGXFSZ, SIG_IGN);
+    log_init("test", LOG_INFO, false, fd);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &less), 0);
+    for (int i = 0; i < TRIED; i++)
+        LOG(LOG_INFO, text, LOGI("line", i), LOGS("end", "."));
+    assert_true(log_flush());
+    const uint64_t dropped = log_dropped() - was;
+    assert_in_range(dropped, TRIED - FULL / 100, TRIED - 1);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    LOG(LOG_INFO, "the last line");
+    assert_true(log_flush());
+    assert_int_equal(log_dropped() - was, dropped);
+
+    char *all = contents(fd), *save = NULL;
+    uint64_t whole = 0, cut = 0, said = 0, last = 0;
+    for (char *l = strtok_r(all, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
+        const char *missing = strstr(l, "Log lines were dropped");
+        whole += strstr(l, "xxx") && strstr(l, " end=.");
+        cut += strstr(l, "xxx") && !strstr(l, " end=.");
+        said += missing ? strtoull(strrchr(l, '=') + 1, NULL, 10) : 0;
+        last += strstr(l, " INFO test: the last line") != NULL;
+        if (missing || strstr(l, "the last line"))
+            assert_null(strstr(l, "xxx"));
+    }
+    assert_int_equal(whole + dropped, TRIED);
+    assert_int_equal(said, dropped);
+    assert_int_equal(last, 1);
+    assert_in_range(cut, 0, 1);
+    free(all);
+    log_init("", LOG_INFO, false, STDERR_FILENO);
+    close(fd);
+}
+
 static void run_child(int out, bool unread)
 {
     log_init("test", LOG_INFO, false, out);
@@ -145,6 +205,7 @@ int main(void)
         /* first those that fork before there is a writer */
         cmocka_unit_test(the_last_lines_are_flushed_at_exit_if_somebody_reads),
         cmocka_unit_test(exit_does_not_wait_for_ever),
+        cmocka_unit_test(a_full_disk_loses_whole_lines_and_says_how_many),
         cmocka_unit_test(nobody_waits_for_a_log_that_is_not_read),
         cmocka_unit_test(lines_without_heap_have_the_form_of_the_others),
     };
