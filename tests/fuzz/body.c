@@ -50,6 +50,11 @@ int tokens_count(struct call *c, const struct ask *q, bool add_special, uint32_t
     *count = (uint32_t)(q->n_inputs / 4);
     return 0;
 }
+void socket_read(struct call *c, struct body *b, struct object root, struct openai *o,
+                 struct responses *p)
+{
+    (void)c, (void)b, (void)root, (void)o, (void)p;
+}
 void responses_usage(struct buf *out, const struct call *c) { (void)out, (void)c; }
 const char *edge_adapter(struct edge *g, const char *model) { return (void)g, (void)model, NULL; }
 struct media edge_media(const struct edge *g) { return (void)g, (struct media){0}; }
