@@ -278,20 +278,25 @@ static int read_length(struct sentence *s, const char *dir, struct err *e)
     return 0;
 }
 
+/* Adds a prompt, unless there is one of that name or no room. `text` NULL: none. False: out of
+ * memory. */
+static bool add_prompt(struct sentence *s, const char *name, const char *text)
+{
+    if (!name || !text || s->n_prompts == SENTENCE_MAX_PROMPTS || sentence_prompt(s, name))
+        return true;
+    struct sentence_prompt *q = &s->prompts[s->n_prompts++];
+    *q = (struct sentence_prompt){strdup(name), strdup(text)};
+    return q->name && q->text;
+}
+
 /* PyLate's names of what precedes queries and documents. */
 static bool add_prefixes(struct sentence *s, const cJSON *j)
 {
     static const char *const keys[][2] = {{"query_prefix", "query"},
                                           {"document_prefix", "document"}};
     bool whole = true;
-    for (int i = 0; i < 2; i++) {
-        const char *text = json_str(j, keys[i][0], NULL);
-        if (!text || s->n_prompts == SENTENCE_MAX_PROMPTS || sentence_prompt(s, keys[i][1]))
-            continue;
-        struct sentence_prompt *q = &s->prompts[s->n_prompts++];
-        *q = (struct sentence_prompt){strdup(keys[i][1]), strdup(text)};
-        whole &= q->name && q->text;
-    }
+    for (int i = 0; i < 2; i++)
+        whole &= add_prompt(s, keys[i][1], json_str(j, keys[i][0], NULL));
     return whole;
 }
 
@@ -305,12 +310,7 @@ static int add_instructions(struct sentence *s, const char *dir, struct err *e)
         return -1;
     cJSON_ArrayForEach(p, json_get(j, "task_instructions"))
     {
-        if (!cJSON_IsString(p) || !p->string || s->n_prompts == SENTENCE_MAX_PROMPTS ||
-            sentence_prompt(s, p->string))
-            continue;
-        struct sentence_prompt *q = &s->prompts[s->n_prompts++];
-        *q = (struct sentence_prompt){strdup(p->string), strdup(p->valuestring)};
-        whole &= q->name && q->text;
+        whole &= add_prompt(s, p->string, p->valuestring);
     }
     cJSON_Delete(j);
     return whole ? 0 : err_nomem(e);
@@ -325,11 +325,7 @@ static int read_prompts(struct sentence *s, const char *dir, struct err *e)
         return -1;
     cJSON_ArrayForEach(p, json_get(j, "prompts"))
     {
-        if (!cJSON_IsString(p) || !p->string || s->n_prompts == SENTENCE_MAX_PROMPTS)
-            continue;
-        struct sentence_prompt *q = &s->prompts[s->n_prompts++];
-        *q = (struct sentence_prompt){strdup(p->string), strdup(p->valuestring)};
-        whole &= q->name && q->text;
+        whole &= add_prompt(s, p->string, p->valuestring);
     }
     if (j)
         whole &= add_prefixes(s, j);
