@@ -107,16 +107,10 @@ static void failed(struct metrics *m, const char *why)
     metrics_add(m, M_REQUEST_FAILURE, why, 1);
 }
 
-/* Is it an internal error, and no fault of the request? */
-static bool is_ours(const struct err *e)
-{
-    return err_status(e->kind) >= 500 || e->kind == ERR_GENERATION;
-}
-
 void account_failed(struct call *c, const struct err *e)
 {
     failed(c->edge->metrics, label(e->kind));
-    if (is_ours(e))
+    if (error_is_ours(e))
         metrics_add(c->edge->metrics, M_FINISHED, "error", c->n_gen);
 }
 
@@ -218,7 +212,7 @@ void account_refused(const struct edge *g, const struct account_stream *s, const
     struct access a = stream_access(g, s, ACCESS_FAILED);
     failed(g->metrics, label(e->kind));
     a.error = e->msg;
-    a.ours = is_ours(e);
+    a.ours = error_is_ours(e);
     if (s->r)
         access_add(&a.work, s->r, s->generated, NULL);
     if (s->r && a.ours)

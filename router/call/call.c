@@ -137,7 +137,7 @@ static void note_error(struct call *c, const struct err *e)
     c->error = arena_strdup(&c->arena, e->msg, strlen(e->msg));
     if (!c->error)
         c->error = "out of memory";
-    c->ours = err_status(e->kind) >= 500 || e->kind == ERR_GENERATION;
+    c->ours = error_is_ours(e);
 }
 
 void call_reply_error(struct call *c, const struct err *e)

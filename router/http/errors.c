@@ -282,3 +282,8 @@ void error_refusal(struct buf *out, enum error_shape s, int status, const char *
         buf_str(out, "}}");
     }
 }
+
+bool error_is_ours(const struct err *e)
+{
+    return err_status(e->kind) >= 500 || e->kind == ERR_GENERATION;
+}

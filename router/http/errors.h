@@ -46,4 +46,6 @@ void error_object(struct buf *out, const struct err *e);
 /* The parameter at fault: e->param, else the name in backticks in the message of a validator. "" if
  * none. */
 void error_param(const struct err *e, char *out, size_t n);
+/* True for an internal error; false if the request, or what the client asks of it, is at fault. */
+bool error_is_ours(const struct err *e);
 #endif

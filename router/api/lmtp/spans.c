@@ -2,6 +2,7 @@
 #include "router/request/spans.h"
 #include "common/clock.h"
 #include "router/api/lmtp/lmtp_in.h"
+#include "router/http/errors.h"
 #include <string.h>
 
 static const char *name_of(bool score) { return score ? "LMTP SCORE" : "LMTP GENERATE"; }
@@ -40,7 +41,7 @@ static void add_stream(struct trace_span *s, const char *id, const char *error_t
 /* An internal error, not the client's; NULL: none. */
 static const char *fault_of(const struct err *e)
 {
-    bool ours = e && (err_status(e->kind) >= 500 || e->kind == ERR_GENERATION);
+    bool ours = e && error_is_ours(e);
     return ours ? e->msg : NULL;
 }
 
