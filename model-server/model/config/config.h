@@ -174,6 +174,9 @@ void config_gptj(struct config *c, struct decoder_spec *s);
 /* Gemma 2 and later: norms around each sublayer, hidden_activation, attention_bias, embeddings
  * times the root of their width, final_logit_softcapping (absent: `softcap`). */
 void config_gemma(struct config *c, struct decoder_spec *s, double softcap);
+/* A text stack of Gemma 3 (arXiv 2503.19786), from c->root: config_decoder(), norms, windows and
+ * their rotation. */
+void config_gemma3(struct config *c, struct decoder_spec *s);
 /* With a vision_config, tokens of a picture see each other in all layers: PaliGemma, Gemma 3. */
 void config_mutual_pictures(struct config *c, struct decoder_spec *s);
 /* A soft cap: null means none, else it must be positive. */

@@ -88,6 +88,34 @@ void config_window_rope(struct config *c, struct decoder_spec *s, double theta)
         s->layers[i].rope = s->layers[i].window ? 1 : 0;
 }
 
+static bool all_but_every_nth(struct config *c, uint32_t layer)
+{
+    double n =
+        config_num_or(c, "sliding_window_pattern", config_num_or(c, "_sliding_window_pattern", 6));
+    return n < 1 || (layer + 1) % (uint32_t)n != 0;
+}
+
+void config_gemma3(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(c, s,
+                   &(struct config_defaults){.head_dim = 256,
+                                             .max_positions = 131072,
+                                             .norm_eps = 1e-6,
+                                             .rope_theta = 1000000,
+                                             .tied = true,
+                                             .heads = 8,
+                                             .kv_heads = 4,
+                                             .vocab = 262208});
+    s->max_positions =
+        config_u32_or(c, "max_position_embeddings", 131072, 1, 1u << 30); /* stretched already */
+    config_gemma(c, s, 0);
+    s->norm.plus = 1;
+    s->qk_norm = QK_NORM_HEAD;
+    config_attn_scale(c, s, 256);
+    config_windows(c, s, 4096, all_but_every_nth);
+    config_window_rope(c, s, config_num_or(c, "rope_local_base_freq", 10000));
+}
+
 void config_no_rope_layers(struct config *c, struct decoder_spec *s, uint32_t interval)
 {
     const cJSON *list = json_get(c->root, "no_rope_layers"), *j = list ? list->child : NULL;

@@ -163,7 +163,7 @@ static void another_key_is_foreign(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-/* The pages of a mapped file are those of whoever writes it. */
+/* A shared mapping sees every write to the file. */
 static void a_write_while_it_is_mapped_is_noticed(void **state)
 {
     struct packed_file f, other;
