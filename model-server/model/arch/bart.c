@@ -46,8 +46,7 @@ static const struct kin *kin_of(const struct config *c)
 /* Decoders alone and classifiers have the same model_type, and bare models have no head. */
 static void check_class(struct config *c, const struct kin *k)
 {
-    const cJSON *word = cJSON_GetArrayItem(json_get(c->root, "architectures"), 0);
-    const char *name = cJSON_IsString(word) ? word->valuestring : "";
+    const char *name = config_class(c, "");
     if (c->root != c->file) /* the text model of Florence-2, which does not name its class */
         return;
     if (strcmp(name, k->class) != 0)

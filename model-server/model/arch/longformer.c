@@ -1,13 +1,11 @@
 /* Longformer (arXiv 2004.05150): RoBERTa whose tokens see a window to both sides. No token sees all
  * others, which a caller of the model may ask for and its classifiers do. */
-#include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    const cJSON *word = cJSON_GetArrayItem(json_get(c->root, "architectures"), 0);
-    const char *name = cJSON_IsString(word) ? word->valuestring : "LongformerModel";
+    const char *name = config_class(c, "LongformerModel");
     config_encoder(c, s, 1 + config_u32_or(c, "pad_token_id", 1, 0, 1u << 24));
     if (strcmp(name, "LongformerModel") != 0 && strcmp(name, "LongformerForMaskedLM") != 0)
         config_fail(c, "`architectures`: `%.60s`: tokens that see all others are not supported",

@@ -13,8 +13,7 @@ static void check_luke(struct config *c)
 {
     static const char *const classes[] = {"LukeModel", "LukeForMaskedLM",
                                           "LukeForSequenceClassification"};
-    const cJSON *word = cJSON_GetArrayItem(json_get(c->root, "architectures"), 0);
-    const char *name = cJSON_IsString(word) ? word->valuestring : classes[0];
+    const char *name = config_class(c, classes[0]);
     for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
         if (strcmp(name, classes[i]) == 0)
             return;

@@ -20,8 +20,7 @@ static const struct arch decoder;
  * another one: they would be served as something that they are not. */
 static const struct arch *choose(struct config *c)
 {
-    const cJSON *word = cJSON_GetArrayItem(json_get(c->root, "architectures"), 0);
-    const char *name = cJSON_IsString(word) ? word->valuestring : "";
+    const char *name = config_class(c, "");
     if (ends(name, "EncoderModel"))
         return &arch_t5;
     /* the text model of BLIP-2 need not name its class */

@@ -10,8 +10,7 @@ static const struct arch decoder;
 /* By the class that a checkpoint was saved from, as in T5. */
 static const struct arch *choose(struct config *c)
 {
-    const cJSON *word = cJSON_GetArrayItem(json_get(c->root, "architectures"), 0);
-    const char *name = cJSON_IsString(word) ? word->valuestring : "";
+    const char *name = config_class(c, "");
     if (strcmp(name, "T5GemmaEncoderModel") == 0)
         return &arch_t5gemma;
     if (strcmp(name, "T5GemmaForConditionalGeneration") == 0)

@@ -43,8 +43,7 @@ static void configure_encoder(struct config *c, struct decoder_spec *s)
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    const cJSON *word = cJSON_GetArrayItem(json_get(c->root, "architectures"), 0);
-    const char *name = cJSON_IsString(word) ? word->valuestring : "";
+    const char *name = config_class(c, "");
     if (strcmp(name, "T5Gemma2ForConditionalGeneration") != 0)
         config_fail(c,
                     "`architectures`: `%.60s`: only T5Gemma2ForConditionalGeneration is supported",

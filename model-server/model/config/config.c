@@ -124,6 +124,12 @@ const char *config_either(const struct config *c, const char *key, const char *o
     return json_get(c->root, key) ? key : other;
 }
 
+const char *config_class(const struct config *c, const char *def)
+{
+    const cJSON *first = cJSON_GetArrayItem(json_get(c->root, "architectures"), 0);
+    return cJSON_IsString(first) ? first->valuestring : def;
+}
+
 const cJSON *config_object(struct config *c, const cJSON *in, const char *key)
 {
     const cJSON *j = json_get(in, key);

@@ -43,6 +43,9 @@ bool config_bool_or(struct config *c, const char *key, bool def);
 const char *config_str_or(struct config *c, const char *key, const char *def);
 /* `key` if the file has it, else `other`. */
 const char *config_either(const struct config *c, const char *key, const char *other);
+/* The class that the checkpoint was saved from: the first of c->root's `architectures`, or `def`.
+ */
+const char *config_class(const struct config *c, const char *def);
 /* An object under `key` of `in` (a part of the file). NULL if absent or null; anything else is an
  * error. */
 const cJSON *config_object(struct config *c, const cJSON *in, const char *key);
