@@ -1,6 +1,7 @@
 #include "model-server/engine/embed.h"
 #include "model-server/engine/engine_impl.h"
 #include "model-server/model/lora/adapters.h"
+#include <assert.h>
 #include <stdlib.h>
 
 enum { RESERVED_TEXTS = 64, TRIAL_TOKENS = 8 };
@@ -68,6 +69,7 @@ static int encode(struct engine *g, struct model_text *texts, const char *const 
         struct model_text *t = texts + first;
         if (!(some = pin(g, t, names ? names + first : NULL, n - first, e)))
             return -1;
+        assert(some <= n - first);
         const int rc = model_encode(g->o.model, t, some, all, out, e);
         unpin(g, t, some);
         if (rc) {

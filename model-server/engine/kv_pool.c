@@ -76,6 +76,8 @@ struct kv_plan kv_plan(const struct kv_memory *m)
 {
     struct kv_plan p = {.why = "free memory"};
     double usable;
+    assert(m->block_bytes && m->block_size && m->world > 0);
+    assert(!m->window || m->window_bytes);
     if (m->shared) /* the pool will be populated: half is left for the rest of the machine */
         usable = (double)m->free * (m->limit > 0 ? 0.95 : 0.5) * m->fraction / m->world;
     else /* as in TGI: the service may use 90% of the fraction */
@@ -99,6 +101,7 @@ struct kv_plan kv_plan(const struct kv_memory *m)
         n = most / m->block_size + 1;
         p.why = "as many as can be used";
     }
+    assert(n <= UINT32_MAX);
     p.n_blocks = (uint32_t)n;
     p.n_windows = (uint32_t)(w.fixed + w.each * (double)n);
     p.bytes = n * m->block_bytes + p.n_windows * m->window_bytes;

@@ -19,6 +19,7 @@ int media_cross_open(struct media *m, struct err *e)
     m->sees = calloc(m->n, sizeof(*m->sees));
     if (!m->runs || !m->keys || !m->rows || !m->taken || !m->sees)
         return err_nomem(e);
+    assert(m->n > 0);
     for (uint32_t i = 0; i < m->n; i++) {
         const bool next = i && m->places[i].first == m->places[i - 1].first + m->places[i - 1].n;
         if (!next) {
@@ -59,6 +60,7 @@ int media_cross_take(struct media *m, struct err *e)
     const int rc = shown_take(&m->pictures->shown, m->keys, m->rows, m->n_runs, m->taken, e);
     if (rc <= 0)
         return rc;
+    assert(m->table);
     for (uint32_t i = 0; i < m->n_runs; i++)
         m->pictures->stats.hits += shown_ready(m->taken[i]) ? m->runs[i].n : 0;
     for (uint32_t i = 0; i < m->n_runs; i++)
@@ -164,6 +166,7 @@ static const float *rows_at(const struct media *m, const struct media_run *r, ui
     uint32_t k = r->first;
     while (at >= m->features[k])
         at -= m->features[k++];
+    assert(k < r->first + r->n);
     *left = m->features[k] - at;
     return m->of[k] && m->of[k]->rows
                ? m->of[k]->rows + (size_t)at * m->pictures->source->row(m->pictures)

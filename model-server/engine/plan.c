@@ -1,6 +1,7 @@
 /* plan.c - the result that a warm-up would have, computed as in warmup.c without allocating
  * anything. */
 #include "model-server/engine/engine_impl.h"
+#include <assert.h>
 #include <stdio.h>
 
 /* The router never assigns block 0. */
@@ -18,6 +19,7 @@ static void find_limits(const struct engine *g, const struct warmup *w, struct e
     if (p->max_input_tokens >= p->max_total_tokens)
         p->max_input_tokens = p->max_total_tokens ? p->max_total_tokens - 1 : 0;
     p->max_input_tokens = warmup_input(g, p->max_input_tokens);
+    assert(!p->max_total_tokens || p->max_input_tokens < p->max_total_tokens);
 }
 
 /* True if a length was requested that the cache cannot hold. */

@@ -1,4 +1,5 @@
 #include "model-server/engine/prompt.h"
+#include <assert.h>
 #include <string.h>
 
 /* `all` is `bare` with special tokens before and after it: returns where `bare` begins. */
@@ -13,6 +14,7 @@ static uint32_t find_bare(const struct tok_ids *all, const struct tok_ids *bare)
 
 static void drop(struct tok_ids *ids, uint32_t at, uint32_t n)
 {
+    assert(at <= ids->n && n <= ids->n - at);
     memmove(ids->id + at, ids->id + at + n, (ids->n - at - n) * sizeof(*ids->id));
     ids->n -= n;
 }

@@ -1,4 +1,5 @@
 #include "model-server/engine/state_cells.h"
+#include <assert.h>
 #include <stdlib.h>
 
 int state_cells_resize(struct state_cells *c, uint32_t n, struct err *e)
@@ -62,6 +63,8 @@ int state_cells_take(struct state_cells *c, uint32_t out[CELLS_EACH], struct err
 
 void state_cells_give(struct state_cells *c, const uint32_t v[CELLS_EACH])
 {
-    for (int i = 0; i < CELLS_EACH; i++)
+    for (int i = 0; i < CELLS_EACH; i++) {
+        assert(v[i] < c->n && c->taken[v[i]]);
         c->taken[v[i]] = false;
+    }
 }

@@ -305,6 +305,8 @@ static int joint_pass(struct stepper *st, struct seq **v, uint32_t n, struct err
             want_rows(st, &b, v[i]);
         step_put_sibling(st, &b, v[i]);
     }
+    assert(b.n_tokens <= tokens && b.n_spans <= st->cap_spans);
+    assert(st->draws || b.n_out <= st->cap_rows);
     if (step_copy_blocks(st, e))
         return -1;
     if (st->draws && b.n_out)
@@ -353,6 +355,7 @@ int stepper_state(struct stepper *st, struct seq *s, uint32_t cell, struct err *
     struct ragged b = empty(st, st->hidden);
     s->start = seq_from(s);
     step_put(st, &b, s, lag);
+    assert(b.n_tokens == lag && b.n_spans <= st->cap_spans);
     for (uint32_t i = 0; i < b.n_spans; i++)
         st->spans[i].state_out = cell;
     s->start = start;
@@ -405,6 +408,8 @@ int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
         v[i]->ahead_at = want_rows(st, &b, v[i]);
         step_put_sibling(st, &b, v[i]);
     }
+    assert(b.n_tokens <= tokens && b.n_spans <= st->cap_spans);
+    assert(st->draws || b.n_out <= st->cap_ahead);
     if (!b.n_out)
         return 0;
     if (step_copy_blocks(st, e))
