@@ -128,13 +128,12 @@ static uint64_t row_cost(const struct decoder *d, const struct decoder_walk *w)
     switch (w->phase) {
     /* patches have about as many numbers */
     case WALK_EMBED:
-        return 2 * h * h;
-    case WALK_STORE:
-        return 2 * h * (q + 2 * kv);
-    case WALK_REST:
-        return 2 * h * (q + matrices * spec_ffn(s, w->layer)) + 4 * q * most_seen(d, w);
     case WALK_FINISH:
-        return 2 * h * h;
+        return h * h;
+    case WALK_STORE:
+        return h * (q + 2 * kv);
+    case WALK_REST:
+        return h * (q + matrices * spec_ffn(s, w->layer)) + 2 * q * most_seen(d, w);
     default:
         return h;
     }

@@ -77,7 +77,7 @@ uint64_t model_cross_row_cost(const struct model *m)
     uint64_t layers = 0;
     for (uint32_t i = 0; i < s->n_layers; i++)
         layers += s->layers[i].mixer == MIXER_CROSS || s->layers[i].merged;
-    return layers * 4 * s->hidden * s->n_kv_heads * s->head_dim;
+    return layers * 2 * s->hidden * s->n_kv_heads * s->head_dim;
 }
 
 int model_window_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
