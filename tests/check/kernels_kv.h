@@ -26,8 +26,16 @@ static void fill_pages(enum kv_dtype t, uint32_t dim)
         page_list[i] = pages[rng_below(&rng, KV_ROOM)];
 }
 
+/* Words of two bfloat16 numbers instead of floats. */
+static void fill_words(float *p, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        p[i] = float_of((uint32_t)bf16_of_f32(rng_wide(&rng)) << 16 | bf16_of_f32(rng_wide(&rng)));
+}
+
 /* `n` is the head's dimension here. */
-static bool check_scores(scores_f32_fn *ref, scores_f32_fn *fn, uint32_t n, enum kv_dtype t)
+static bool check_scores(scores_f32_fn *ref, scores_f32_fn *fn, uint32_t n, enum kv_dtype t,
+                         bool pairs)
 {
     n = n > KV_DIM_MAX ? 64 * (1 + n % 2) : n;
     for (uint32_t rows = 1; rows <= TILE_ROWS; rows++) {
@@ -35,6 +43,8 @@ static bool check_scores(scores_f32_fn *ref, scores_f32_fn *fn, uint32_t n, enum
         a.n = 1 + rng_below(&rng, n < 20 ? KV_PAGES : 7);
         fill_pages(t, n);
         fill(MAXN);
+        if (pairs)
+            fill_words(x, MAXN);
         a.s = want;
         ref(&a);
         a.s = got;
@@ -45,7 +55,8 @@ static bool check_scores(scores_f32_fn *ref, scores_f32_fn *fn, uint32_t n, enum
     return true;
 }
 
-static bool check_values(values_f32_fn *ref, values_f32_fn *fn, uint32_t n, enum kv_dtype t)
+static bool check_values(values_f32_fn *ref, values_f32_fn *fn, uint32_t n, enum kv_dtype t,
+                         bool pairs)
 {
     n = n > KV_DIM_MAX ? 64 * (1 + n % 2) : n;
     for (uint32_t rows = 1; rows <= TILE_ROWS; rows++) {
@@ -56,6 +67,8 @@ static bool check_values(values_f32_fn *ref, values_f32_fn *fn, uint32_t n, enum
         fill(MAXN);
         for (uint32_t i = 0; i < TILE_ROWS * KV_SCORES_LD; i++)
             kv_p[i] = rng_unit(&rng);
+        if (pairs)
+            fill_words(kv_p, TILE_ROWS * KV_SCORES_LD);
         start_from(x, (uint32_t)(rows * a.ldo));
         a.o = want;
         ref(&a);
@@ -70,11 +83,11 @@ static bool check_values(values_f32_fn *ref, values_f32_fn *fn, uint32_t n, enum
 #define CHECK_KV(type, t)                                                                          \
     static bool check_scores_##type(void (*fn)(void), uint32_t n)                                  \
     {                                                                                              \
-        return check_scores(k_scores_##type##_ref, (scores_f32_fn *)fn, n, t);                     \
+        return check_scores(k_scores_##type##_ref, (scores_f32_fn *)fn, n, t, false);              \
     }                                                                                              \
     static bool check_values_##type(void (*fn)(void), uint32_t n)                                  \
     {                                                                                              \
-        return check_values(k_values_##type##_ref, (values_f32_fn *)fn, n, t);                     \
+        return check_values(k_values_##type##_ref, (values_f32_fn *)fn, n, t, false);              \
     }
 CHECK_KV(f32, KV_F32)
 CHECK_KV(f16, KV_F16)
@@ -82,6 +95,25 @@ CHECK_KV(bf16, KV_BF16)
 CHECK_KV(i8, KV_I8)
 CHECK_KV(fp8, KV_FP8)
 CHECK_KV(i4, KV_I4)
+
+static bool check_scores_pairs(void (*fn)(void), uint32_t n)
+{
+    return check_scores(k_scores_pairs_ref, (scores_f32_fn *)fn, n, KV_BF16, true);
+}
+static bool check_values_pairs(void (*fn)(void), uint32_t n)
+{
+    return check_values(k_values_pairs_ref, (values_f32_fn *)fn, n, KV_BF16, true);
+}
+
+static bool check_pair_weights(void (*fn)(void), uint32_t n)
+{
+    const uint32_t count = 1 + n % KV_PAGES;
+    for (uint32_t i = 0; i < KV_SPLIT; i++) /* to below what fp32 has without loss */
+        want[i] = got[i] = ldexpf(rng_unit(&rng), -(int)rng_below(&rng, 150));
+    k_pair_weights_ref(want, count);
+    CALL(pair_weights)(got, count);
+    return same();
+}
 
 static bool check_weigh(void (*fn)(void), uint32_t n)
 {

@@ -4,22 +4,28 @@
  * a block. */
 #include "tests/check/attention_rig.h"
 
-/* Parts in which the device multiplies in squares, whether this CPU is fast at it or not; 0: on
- * vectors. */
-static uint8_t parts;
-static bool emulated; /* this CPU has no such unit */
+/* How the device multiplies, whether this CPU is fast at it or not. */
+static enum form { IN_VECTORS, IN_PAIRS, IN_SQUARES, IN_PARTS } form;
+static unsigned features; /* of this CPU */
 
-static void look_for_squares(void)
+static void look_at_cpu(void)
 {
     struct device *d = device(1, ~0ull);
-    emulated = !(d->features & CPU_AMX_BF16);
+    features = d->features;
     ops->close(d);
 }
 
-static struct device *attn_device(int threads, uint64_t features)
+/* This CPU has no instruction for it. */
+static bool emulated(void)
 {
-    struct device *d = device(threads, features);
-    d->squares_kv = parts;
+    return form && !(features & (form == IN_PAIRS ? CPU_AVX512_BF16 : CPU_AMX_BF16));
+}
+
+static struct device *attn_device(int threads, uint64_t allowed)
+{
+    struct device *d = device(threads, allowed);
+    d->pairs_kv = form == IN_PAIRS;
+    d->squares_kv = form == IN_SQUARES ? 1 : form == IN_PARTS ? SQUARE_PARTS : 0;
     return d;
 }
 
@@ -83,12 +89,12 @@ static struct attn_case any_case(uint32_t c)
     return k;
 }
 
-/* Case number c. Where squares are emulated in plain C, which takes minutes for long sequences, one
- * in ten crosses the end of a split, and the others are short. */
+/* Case number c. What is emulated in plain C takes minutes for long sequences: then one in ten
+ * crosses the end of a split, and the others are short. */
 static struct attn_case pick(uint32_t c)
 {
     struct attn_case k = any_case(c);
-    const uint32_t most = !parts || !emulated ? UINT32_MAX : c % 10 == 0 ? 262 : 40;
+    const uint32_t most = !emulated() ? UINT32_MAX : c % 10 == 0 ? 262 : 40;
     k.len = k.len < most ? k.len : most;
     return k;
 }
@@ -116,8 +122,8 @@ static size_t out_bytes(const struct attn_case *k)
 /* What is stored is known to the bit, so every type leaves only the rounding of fp32 sums. */
 static const double TOLERANCE = 3e-5, ROUNDED = 8e-2;
 
-/* The cache's type in case c. Squares are for bfloat16. */
-static enum kv_dtype type_of(uint32_t c) { return parts ? KV_BF16 : (enum kv_dtype)(c % KV_N); }
+/* The cache's type in case c. All forms but one are for bfloat16. */
+static enum kv_dtype type_of(uint32_t c) { return form ? KV_BF16 : (enum kv_dtype)(c % KV_N); }
 
 static void agrees_with_double_precision(double tolerance)
 {
@@ -152,11 +158,19 @@ static void attention_agrees_with_double_precision(void **state)
 static void squares_agree_with_double_precision(void **state)
 {
     (void)state;
-    parts = SQUARE_PARTS;
+    form = IN_PARTS;
     agrees_with_double_precision(TOLERANCE);
-    parts = 1; /* q and the weights have 8 bits */
+    form = IN_SQUARES; /* q and the weights have 8 bits */
     agrees_with_double_precision(ROUNDED);
-    parts = 0;
+    form = IN_VECTORS;
+}
+
+static void pairs_agree_with_double_precision(void **state)
+{
+    (void)state;
+    form = IN_PAIRS;
+    agrees_with_double_precision(ROUNDED);
+    form = IN_VECTORS;
 }
 
 static void same_however_it_is_cut(uint32_t c, struct attn_case *k, enum kv_dtype type)
@@ -169,7 +183,8 @@ static void same_however_it_is_cut(uint32_t c, struct attn_case *k, enum kv_dtyp
     run_sequence(d, &s, k->len, false, want);
     ops->close(d);
     for (uint32_t i = 0; i < 5; i++) {
-        d = attn_device((int)i + 1, i == 2 && !parts ? 1 : ~0ull); /* squares of AVX2 are plain C */
+        d = attn_device((int)i + 1,
+                        i == 2 && !form ? 1 : ~0ull); /* the others are plain C on AVX2 */
         s.dirty = i == 1 || i == 3;
         s.block_size = i == 4 ? 16u << rng_below(&rng, 3) : k->block_size;
         run_sequence(d, &s, cut(k, chunks[i]), i & 1, got);
@@ -203,14 +218,27 @@ static void attention_is_bitwise_the_same_however_it_is_cut(void **state)
 static void squares_are_bitwise_the_same_however_they_are_cut(void **state)
 {
     (void)state;
-    for (parts = SQUARE_PARTS; parts; parts = parts == 1 ? 0 : 1)
+    for (form = IN_PARTS; form >= IN_SQUARES; form--)
         for (uint32_t c = 0; c < N_FIXED + N_RANDOM; c++) {
             struct attn_case k = pick(c);
-            if (k.attn.head_dim % 32 || c % 2 != parts / 2) /* each in one of both */
+            if (k.attn.head_dim % 32 || c % 2 != (form == IN_PARTS)) /* each in one of both */
                 continue;
             k.len = k.len < 300 ? k.len : k.len / 2; /* the plain C kernels take long */
             same_however_it_is_cut(c, &k, KV_BF16);
         }
+    form = IN_VECTORS;
+}
+
+static void pairs_are_bitwise_the_same_however_they_are_cut(void **state)
+{
+    (void)state;
+    form = IN_PAIRS;
+    for (uint32_t c = 0; c < N_FIXED + N_RANDOM; c++) {
+        struct attn_case k = pick(c);
+        k.len = k.len < 300 ? k.len : k.len / 2;
+        same_however_it_is_cut(c, &k, KV_BF16);
+    }
+    form = IN_VECTORS;
 }
 
 /* Does the token at position `t` see position `key`? */
@@ -235,7 +263,7 @@ static void broken_token(void)
     for (uint32_t c = 0; c < N_FIXED + N_RANDOM; c++) {
         struct attn_case k = pick(c);
         struct sequence s = sequence_of(&k, type_of(c));
-        struct device *d = attn_device(1 + (int)(c & 1), c % 5 == 0 && !parts ? 1 : ~0ull);
+        struct device *d = attn_device(1 + (int)(c & 1), c % 5 == 0 && !form ? 1 : ~0ull);
         size_t out = (size_t)k.attn.n_heads * k.attn.head_dim, width = qkv_width(&k.attn);
         float *clean = malloc(out_bytes(&k)), *got = malloc(out_bytes(&k));
         /* the first key of a split is the only one there that its own token sees */
@@ -263,9 +291,11 @@ static void a_broken_token_reaches_only_those_that_see_it(void **state)
 {
     (void)state;
     broken_token();
-    parts = SQUARE_PARTS;
+    form = IN_PAIRS;
     broken_token();
-    parts = 0;
+    form = IN_PARTS;
+    broken_token();
+    form = IN_VECTORS;
 }
 
 static void copied_block(enum kv_dtype t, size_t block_bytes)
@@ -339,13 +369,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_agrees_with_double_precision),
         cmocka_unit_test(squares_agree_with_double_precision),
+        cmocka_unit_test(pairs_agree_with_double_precision),
         cmocka_unit_test(attention_is_bitwise_the_same_however_it_is_cut),
         cmocka_unit_test(squares_are_bitwise_the_same_however_they_are_cut),
+        cmocka_unit_test(pairs_are_bitwise_the_same_however_they_are_cut),
         cmocka_unit_test(a_broken_token_reaches_only_those_that_see_it),
         cmocka_unit_test(a_copied_block_reads_the_same),
         cmocka_unit_test(what_the_cache_cannot_hold_is_refused),
     };
     rng = rng_new();
-    look_for_squares();
+    look_at_cpu();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

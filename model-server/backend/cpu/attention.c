@@ -3,7 +3,7 @@
  * The query heads that share a K/V head are rows of one small product: row r of a span is query
  * head r % group of token r / group. A unit of work is a tile of such rows. It iterates over the
  * keys in splits that begin at multiples of KV_SPLIT positions. Within a split: scores of all rows,
- * softmax against the split's own maximum, weighted sum of the values, in one of two forms
+ * softmax against the split's own maximum, weighted sum of the values, in one of three forms
  * (attention.h). Splits are merged in ascending order, a sink last.
  *
  * A row's operations depend only on its position. It is never combined with a value that it does
@@ -391,7 +391,9 @@ void cpu_attend(struct device *d, const struct attn_call *c)
     j.group = p->n_heads / p->n_kv_heads;
     j.v_dim = kv_stream(c->kv, c->layer, true, 0)->dim;
     const uint32_t threads = (uint32_t)pool_threads(d->pool);
-    j.form = attn_in_squares(&j) ? &attn_squares : &attn_vectors;
+    j.form = attn_in_squares(&j)                           ? &attn_squares
+             : d->pairs_kv && c->kv->desc.dtype == KV_BF16 ? &attn_pairs
+                                                           : &attn_vectors;
     choose_tile(&j, c, UNITS_PER_THREAD * threads);
     uint32_t longest = 0;
     for (uint32_t s = 0; s < c->n_spans; s++)

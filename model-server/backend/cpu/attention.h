@@ -1,6 +1,6 @@
-/* attention.h - between attention.c, which walks over rows and keys, and the two forms of its
- * products: attention_vectors.c for every type of cache, attention_squares.c for bfloat16 on matrix
- * units. */
+/* attention.h - between attention.c, which walks over rows and keys, and the forms of its products:
+ * attention_vectors.c for every type of cache, and for bfloat16 in pairs; attention_squares.c for
+ * bfloat16 on matrix units. */
 #ifndef MODEL_SERVER_BACKEND_CPU_ATTENTION_H
 #define MODEL_SERVER_BACKEND_CPU_ATTENTION_H
 #include "model-server/backend/cpu/cpu.h"
@@ -69,7 +69,7 @@ struct attn_form {
     void (*split)(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                   const struct range *a);
 };
-extern const struct attn_form attn_vectors, attn_squares;
+extern const struct attn_form attn_vectors, attn_pairs, attn_squares;
 /* The cache of the job's layer is bfloat16, the device multiplies in squares, and the sizes fit. */
 bool attn_in_squares(const struct attn_job *j);
 

@@ -1,5 +1,5 @@
 /* attention_vectors.c - the products of attention on vectors, by the kernels of the cache's type
- * (kv_page.h).
+ * (kv_page.h): in fp32, or in pairs of bfloat16, to which q and the weights are rounded.
  *
  * If the rows of a tile attend to different keys, at the diagonal and at the ends of a window, the
  * keys are processed one by one, each with its rows. */
@@ -36,8 +36,22 @@ void kv_score(const struct device *d, enum kv_dtype t, const struct kv_scores *s
     (*fn)(s);
 }
 
+static bool job_in_pairs(const struct attn_job *j) { return j->form == &attn_pairs; }
+
+static void score(const struct attn_job *j, const struct kv_scores *t)
+{
+    if (job_in_pairs(j))
+        j->d->kern.scores_pairs(t);
+    else
+        kv_score(j->d, j->kv->desc.dtype, t);
+}
+
 static void values(const struct attn_job *j, const struct kv_values *t)
 {
+    if (job_in_pairs(j)) {
+        j->d->kern.values_pairs(t);
+        return;
+    }
     static const size_t slot[KV_N] = {
         offsetof(struct kernels, values_f32),  offsetof(struct kernels, values_f16),
         offsetof(struct kernels, values_bf16), offsetof(struct kernels, values_i8),
@@ -62,6 +76,23 @@ static void pack(const struct attn_job *j, const struct rows *r, struct workspac
     for (uint32_t i = 0; i < r->n; i++)
         src[i] = row_q(j, r, i);
     kv_pack_q(j->d, j->kv->desc.dtype, ws->q, src, r->n, j->p->head_dim, j->p->scale);
+}
+
+/* ---------------------------------------------------------------- pairs of bfloat16 */
+
+static void pack_pairs(const struct attn_job *j, const struct rows *r, struct workspace *ws)
+{
+    const uint32_t dim = j->p->head_dim, dims = kv_dims(dim), stride = tile_stride(r->n);
+    _Alignas(64) uint16_t half[MAX_HEAD_DIM] = {0};
+    _Alignas(64) float q[MAX_HEAD_DIM];
+    for (uint32_t i = 0; i < r->n; i++) {
+        memcpy(q, row_q(j, r, i), dim * sizeof(*q));
+        j->d->kern.soft_cap(q, dim, j->p->scale, 0.0f);
+        j->d->kern.narrow_bf16(half, q, dim);
+        uint32_t *to = (uint32_t *)ws->q + i;
+        for (uint32_t d = 0; d < dims; d += 2, to += stride)
+            *to = half[d] | (uint32_t)half[d + 1] << 16;
+    }
 }
 
 /* ---------------------------------------------------------------- weighted values */
@@ -141,8 +172,7 @@ static void split(const struct attn_job *j, const struct rows *r, struct workspa
                   const struct range *a)
 {
     const size_t ldo = kv_padded(j->v_dim);
-    kv_score(j->d, j->kv->desc.dtype,
-             &(struct kv_scores){.s = ws->s,
+    score(j, &(struct kv_scores){.s = ws->s,
                                  .q = ws->q,
                                  .rows = r->n,
                                  .head_dim = j->p->head_dim,
@@ -150,6 +180,8 @@ static void split(const struct attn_job *j, const struct rows *r, struct workspa
                                  .pages = ws->pages});
     for (uint32_t i = 0; i < r->n; i++) {
         attn_weigh_row(j, r, ws, a, i);
+        if (job_in_pairs(j))
+            j->d->kern.pair_weights(ws->s + (size_t)i * KV_SCORES_LD, a->pages);
         ws->split.o[i] = ws->o + i * ldo;
     }
     if (kv_dtype_scaled(j->kv->desc.dtype))
@@ -160,3 +192,4 @@ static void split(const struct attn_job *j, const struct rows *r, struct workspa
 }
 
 const struct attn_form attn_vectors = {tile, open_vectors, pack, split};
+const struct attn_form attn_pairs = {tile, open_vectors, pack_pairs, split};

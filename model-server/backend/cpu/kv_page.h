@@ -71,8 +71,10 @@ static inline float *kv_scales(const char *page, enum kv_dtype t, uint32_t head_
  * the key's scale if there are scales. r < rows <= TILE_ROWS, j < n. Every position of a page is
  * computed, whatever it contains. */
 struct kv_scores {
-    float *s;       /* rows KV_SCORES_LD apart */
-    const float *q; /* [kv_dims(head_dim)][tile_stride(rows)] as written by pack() */
+    float *s; /* rows KV_SCORES_LD apart */
+    /* [kv_dims(head_dim)][tile_stride(rows)] as written by pack(). Of scores_pairs(): half as many
+     * words, with the bfloat16 numbers of dimensions 2 k, and 2 k + 1 in the upper half. */
+    const float *q;
     uint32_t rows, head_dim, n;
     const char *const *pages; /* n, and KV_AHEAD more */
 };
@@ -81,8 +83,10 @@ struct kv_scores {
  * is position i % 16 of page i / 16. d runs over the padded head. */
 struct kv_values {
     float *o;
-    size_t ldo;     /* elements between rows of o; a multiple of 16 */
-    const float *p; /* rows KV_SCORES_LD apart */
+    size_t ldo; /* elements between rows of o; a multiple of 16 */
+    /* Rows KV_SCORES_LD apart. Of values_pairs(): words with the bfloat16 weights of positions 2 i,
+     * in the upper half, and 2 i + 1; of those outside of first .. end - 1 no value is read. */
+    const float *p;
     uint32_t rows, head_dim, first, end;
     const char *const *pages; /* as many as `end` requires, and KV_AHEAD more */
 };

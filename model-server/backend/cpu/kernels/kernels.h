@@ -289,6 +289,13 @@ struct recur_step {
     X(values_i8, void, (const struct kv_values *t))                                                \
     X(values_fp8, void, (const struct kv_values *t))                                               \
     X(values_i4, void, (const struct kv_values *t))                                                \
+    /* of bfloat16 in pairs: the upper numbers of two words are multiplied first, then the lower   \
+     * ones, each added to the sum and rounded. Subnormal numbers count as zero, also in sums. */  \
+    X(scores_pairs, void, (const struct kv_scores *t))                                             \
+    X(values_pairs, void, (const struct kv_values *t))                                             \
+    /* the weights of `pages` pages as values_pairs() reads them, rounded to nearest even; in      \
+     * place; NaN stays NaN */                                                                     \
+    X(pair_weights, void, (float *p, uint32_t pages))                                              \
     /* kv_page.h; square_values() returns false if it read a number that is not finite */          \
     X(square_values, bool, (const struct kv_square_values *t))                                     \
     X(square_weights, void, (const struct kv_square_weights *t))                                   \
@@ -399,6 +406,9 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
     BYTE_STREAM_KERNELS(X, ref, 0)                                                                 \
     X(tile_f16x2, ref, 0)                                                                          \
     X(tile_bf16x2, ref, 0)                                                                         \
+    X(scores_pairs, ref, 0)                                                                        \
+    X(values_pairs, ref, 0)                                                                        \
+    X(pair_weights, ref, 0)                                                                        \
     X(squares_bf16, ref, 0)                                                                        \
     X(squares_i8, ref, 0)                                                                          \
     X(fits_w8a8, ref, 0)                                                                           \
@@ -415,6 +425,9 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
     INT_KERNELS(X, avx512vnni, CPU_AVX512 | CPU_AVX512_VNNI)                                       \
     X(tile_f16x2, avx512fp16, CPU_AVX512 | CPU_AVX512_FP16)                                        \
     X(tile_bf16x2, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                       \
+    X(scores_pairs, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                      \
+    X(values_pairs, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                      \
+    X(pair_weights, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                      \
     CODE_SQUARE_KERNELS(X, avx512amx, CPU_AVX512 | CPU_AMX_BF16)                                   \
     KV_SQUARE_KERNELS(X, avx512amx, CPU_AVX512 | CPU_AMX_BF16)                                     \
     BYTE_STREAM_KERNELS(X, avx512amx, CPU_AVX512 | CPU_AMX_BF16)                                   \

@@ -2,6 +2,7 @@
 #include "model-server/backend/cpu/kernels/kernels.h"
 #include "model-server/backend/cpu/kernels/ref.inc.h"
 #include "model-server/backend/cpu/mathf.h"
+#include <math.h>
 #include <string.h>
 
 INLINE float number_in(const char *page, enum kv_dtype t, size_t at)
@@ -72,6 +73,74 @@ void k_values_bf16_ref(const struct kv_values *t) { values(t, KV_BF16); }
 void k_values_i8_ref(const struct kv_values *t) { values(t, KV_I8); }
 void k_values_fp8_ref(const struct kv_values *t) { values(t, KV_FP8); }
 void k_values_i4_ref(const struct kv_values *t) { values(t, KV_I4); }
+
+/* ---------------------------------------------------------------- pairs of bfloat16 */
+
+INLINE float no_subnormal(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0.0f, f) : f; }
+
+/* The upper product first. */
+INLINE float add_pair(float sum, uint32_t a, uint32_t b)
+{
+    for (int half = 2; half--;)
+        sum = no_subnormal(fmaf(no_subnormal(f32_of_bf16((uint16_t)(a >> 16 * half))),
+                                no_subnormal(f32_of_bf16((uint16_t)(b >> 16 * half))), sum));
+    return sum;
+}
+
+/* Row r of words. */
+INLINE const uint32_t *words_of(const float *rows, size_t at)
+{
+    return (const uint32_t *)(const void *)(rows + at);
+}
+
+BOTH_FORMS void k_scores_pairs_ref(const struct kv_scores *t)
+{
+    const uint32_t qs = tile_stride(t->rows);
+    for (uint32_t key = 0; key < t->n * KV_PAGE; key++) {
+        const uint32_t *k = (const void *)t->pages[key / KV_PAGE];
+        for (uint32_t r = 0; r < t->rows; r++) {
+            float sum = 0.0f;
+            for (uint32_t pair = 0; pair < kv_dims(t->head_dim) / 2; pair++)
+                sum = add_pair(sum, k[pair * KV_PAGE + key % KV_PAGE],
+                               words_of(t->q, (size_t)pair * qs)[r]);
+            t->s[(size_t)r * KV_SCORES_LD + key] = sum;
+        }
+    }
+}
+
+/* Dimension d of positions 2 pair, in the upper half, and 2 pair + 1. */
+static uint32_t value_pair(const struct kv_values *t, uint32_t pair, uint32_t d)
+{
+    const uint16_t *page = (const void *)t->pages[2 * pair / KV_PAGE];
+    uint32_t word = 0;
+    for (uint32_t i = 2 * pair; i < 2 * pair + 2; i++) {
+        const bool in = i >= t->first && i < t->end;
+        const size_t at = kv_value_at(KV_BF16, t->head_dim, i % KV_PAGE, d);
+        word = word << 16 | (in ? page[at] : 0);
+    }
+    return word;
+}
+
+BOTH_FORMS void k_values_pairs_ref(const struct kv_values *t)
+{
+    for (uint32_t pair = t->first / 2; 2 * pair < t->end; pair++)
+        for (uint32_t d = 0; d < kv_padded(t->head_dim); d++) {
+            const uint32_t v = value_pair(t, pair, d);
+            for (uint32_t r = 0; r < t->rows; r++) {
+                float *o = &t->o[r * t->ldo + d];
+                *o = add_pair(*o, v, words_of(t->p, (size_t)r * KV_SCORES_LD)[pair]);
+            }
+        }
+}
+
+void k_pair_weights_ref(float *p, uint32_t pages)
+{
+    for (uint32_t i = 0; i < pages * KV_PAGE; i += 2) {
+        const uint32_t even = bf16_of_f32(no_subnormal(p[i]));
+        const uint32_t word = even << 16 | bf16_of_f32(no_subnormal(p[i + 1]));
+        memcpy(p + i / 2, &word, sizeof(word));
+    }
+}
 
 float k_quantise_fp8_ref(uint8_t *dst, const float *src, uint32_t n)
 {
