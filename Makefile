@@ -60,9 +60,10 @@ LINK       = $(CC) $(OPT) $(LDFLAGS)
 # One instruction set, one file suffix, its own flags - and no such flag anywhere else.
 # Sanitizers leave them out: instrumenting thousands of unrolled loads takes the compiler minutes. Their results are
 # compared bit for bit with the instrumented reference, and valgrind runs the AVX2 ones (CPU_FEATURES=1).
-# Where variables are is not recorded for debuggers, which takes half of the compiler's time. The programs, the CUDA plugin
-# and its stand-in have the same objects: position-independent, and visible within one of these alone.
-UNROLLED  := -O3 -fno-math-errno -fno-var-tracking -fPIC -fvisibility=hidden $(if $(SAN)$(TSAN),-fno-sanitize=all)
+# Debuggers get lines and no variables of them: where these are takes half of the compiler's time, and their names half of the
+# object. The programs, the CUDA plugin and its stand-in have the same objects: position-independent, and visible within one of
+# these alone.
+UNROLLED  := -O3 -g1 -fno-math-errno -fno-var-tracking -fPIC -fvisibility=hidden $(if $(SAN)$(TSAN),-fno-sanitize=all)
 %_avx2.o: ISA := -mavx2 -mfma -mf16c $(UNROLLED)
 %_avxvnni.o: ISA := -mavxvnni -mavx2 -mfma -mf16c $(UNROLLED)
 %_avx512vnni.o: ISA := -mavx512vnni -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
@@ -238,7 +239,7 @@ run: $(BUILD)/.deps    ## install what is missing, build, serve the bundled demo
 # One make builds for all tests, so that no core is idle while packages come from the network, or between one part and the next.
 # What cannot be built fails once more, where it is counted.
 test: $(BUILD)/.deps   ## everything that can be tested here: unit, kernels, golden, integration (SAN=1 for sanitizers)
-	@$(MAKE) -k $(VENV)/.ok all unit-build || $(MAKE) all
+	@$(MAKE) -k all unit-build collected || $(MAKE) all
 	@tests/verdict '$(MAKE) unit' '$(MAKE) integration'
 
 # A run of `make test` is like the run before. Here every round draws its seeds anew, and says how to repeat it.
@@ -257,11 +258,18 @@ unit: unit-build       ## unit, kernel and golden tests; T=word selects
 	@JOBS=$(JOBS) BUILD_DIR=$(B) TEST_DATA=$(TEST_DATA) TSAN_OPTIONS=suppressions=tests/tsan.supp tests/run $(CHOSEN)
 
 # Files of tests run side by side: two for each core, because tests wait for half of their time, and four at most. Each worker
-# imports all of them, but of pytest's plugins only the one that is used.
+# imports all of them, but of pytest's plugins only the one that is used. pytest compiles them as well, for 5 s of the 7: what it
+# made is kept, also where the environment asks Python not to.
 SIDE_BY_SIDE = -p xdist -n $(shell echo $$(($(JOBS) < 2 ? 2 : 4))) --dist loadfile --no-loadscope-reorder
+PYTEST_ENV   = BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE= PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
 integration: $(BINS) $(VENV)/.ok  ## drive the real programs with real clients; T=word selects
-	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) PYTHONHASHSEED=0 PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 tests/integrate $(PYTHON) $(SIDE_BY_SIDE) \
+	@$(PYTEST_ENV) tests/integrate $(PYTHON) $(SIDE_BY_SIDE) \
 	  integration --ignore integration/clients $(if $(T),-k '$(T)' || [ $$? = 5 ])
+
+# Compiled once beside the build, and not by every worker. What cannot be imported is counted when the tests run.
+.PHONY: collected
+collected: $(VENV)/.ok
+	@$(PYTEST_ENV) $(PYTHON) -m pytest -q --collect-only integration --ignore integration/clients >$(BUILD)/collected.log 2>&1 || true
 
 faults: $(BINS) $(VENV)/.ok  ## kill, stop and end every process in every phase; writes docs/results/faults.md (3 to 15 minutes)
 	@BIN_DIR=$(B)/bin $(PYTHON) integration/faults/matrix.py --write docs/results/faults.md

@@ -66,6 +66,7 @@ def conforms(s, *options, phases="examples,coverage,fuzzing"):
     # one worker: CPython 3.11 counts the depth of its parser over all threads
     argv = [ST, "run", s.url + "/api-doc/openapi.json", "--phases", phases, "-n", str(EXAMPLES)]
     argv += ["--seed", str(seed_for(7)), "--no-color", "--output-sanitize", "false", *options]
+    argv += ["--request-timeout", str(60 * SLOW)]  # by default 10 s, for which a busy machine may stop a process
     argv += ["--exclude-checks", "positive_data_acceptance,negative_data_rejection", "--suppress-health-check", "all"]
     argv += ["--generation-database", "none"] if "SEED" in os.environ else ["--generation-deterministic"]
     env = {**os.environ, "SCHEMATHESIS_HOOKS": "openapi_checks", "PYTHONPATH": str(HERE), "HYPOTHESIS_STORAGE_DIRECTORY": str(TABLES)}
