@@ -8,7 +8,7 @@ import signal
 import pytest
 import requests
 from deep import deep, other_weights
-from serving import BIN, DEMO, Process, Service, free_port, scratch, wait_for
+from serving import BIN, DEMO, SLOW, Process, Service, data, free_port, scratch, wait_for
 
 ONCE = "Once upon a time"
 
@@ -204,6 +204,36 @@ def test_a_frozen_replica_elsewhere_is_noticed_by_the_router(model, alone):
         wait_for(lambda: len(begun) == 32, 60)
         shards[0].p.send_signal(signal.SIGSTOP)
         assert [f.result() for f in asked] == alone
+        shards[0].p.send_signal(signal.SIGCONT)
+        wait_for(lambda: ready(r) == 2, 60)
+        assert r.stop() == 0
+    finally:
+        for p in shards:
+            p.p.send_signal(signal.SIGCONT)
+            p.stop(signal.SIGKILL)
+
+
+def test_no_text_waits_for_a_frozen_replica():
+    """Embeddings: those that were sent there go to the other one."""
+    model = data("embed/bert_mean")
+    ports = [free_port(), free_port()]
+    shards = [Shard(model, p) for p in ports]
+    bodies = [{"model": "m", "input": [f"text {i} {k}" for k in range(200)]} for i in range(40)]
+
+    def vectors(body):
+        answer = r.post("/v1/embeddings", body)
+        assert answer.status_code == 200, answer.text
+        return [d["embedding"] for d in answer.json()["data"]]
+
+    try:
+        r = Router(model, "--replica-address", ",".join(f"127.0.0.1:{p}" for p in ports), "--shard-return-timeout", 60)
+        wait_for(lambda: ready(r) == 2, 60)
+        want = [vectors(b) for b in bodies]
+        with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
+            asked = [pool.submit(vectors, b) for b in bodies]
+            shards[0].p.send_signal(signal.SIGSTOP)
+            assert [f.result(60 * SLOW) for f in asked] == want
+        assert r.metric("tgi_replica_handovers") > 0
         shards[0].p.send_signal(signal.SIGCONT)
         wait_for(lambda: ready(r) == 2, 60)
         assert r.stop() == 0

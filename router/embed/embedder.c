@@ -94,9 +94,9 @@ void embedder_add(struct embedder *s, struct embed_job *j)
 {
     struct err e = ERR_INIT;
     s->n_jobs++;
-    j->queued_ns = clock_ns();
+    j->queued_ns = j->queued_ns ? j->queued_ns : clock_ns();
     j->fair = (struct fair_item){.priority = j->priority, .order = s->order++};
-    if (s->stopping || s->lost)
+    if (s->stopping || (s->lost && !s->o.owner))
         err_set(&e, ERR_GENERATION, "the shards are gone");
     else if (!fair_enter(&s->queue, &j->fair, j->tenant))
         err_nomem(&e);
@@ -259,6 +259,7 @@ void embedder_turn(struct embedder *s)
             }
         }
     }
+    embedder_hand_over(s);
     embedder_recover_turn(s);
     publish(s);
 }

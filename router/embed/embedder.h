@@ -3,7 +3,8 @@
  * At most one call is in flight, with as many whole texts as one step of the shards takes
  * (max_batch_prefill_tokens). Requests alternate after a few texts, and keys are scheduled by their
  * served tokens (router/scheduler/fair.h), so a long list does not block a short one. After a loss
- * the new shards get the call in flight again; queued requests stay queued.
+ * the new shards get the call in flight again; queued requests stay queued. With an owner all
+ * requests are handed over to it instead.
  *
  * Every function runs on the loop thread unless noted. Other threads use
  * router/generate/infer.c. */
@@ -42,6 +43,7 @@ struct embed_job {
     bool waiting;
     uint32_t next, in_flight, n_lost;
     size_t room;
+    struct fleet_texts *entry; /* router/fleet/texts.c */
 };
 
 struct embedder_options {
@@ -54,6 +56,7 @@ struct embedder_options {
     struct sched_status *status;
     /* counts requests that ended because of a shard failure; NULL: not counted */
     atomic_uint *failed;
+    const struct sched_owner *owner; /* NULL: texts wait until the shards return; not owned */
 };
 
 struct embedder;
@@ -64,12 +67,13 @@ void embedder_free(struct embedder *s); /* after `gone` of embedder_stop() */
 void embedder_watch(struct embedder *s);
 void embedder_add(struct embedder *s, struct embed_job *j); /* may end it at once */
 
-/* As sched_probe(), sched_on_lost() and so on in router/scheduler/scheduler.h. */
+/* As sched_probe(), sched_on_lost(), sched_abandon() and so on in router/scheduler/scheduler.h. */
 void embedder_probe(struct embedder *s);
 void embedder_on_lost(struct embedder *s, void (*fn)(void *arg, const char *why), void *arg);
 bool embedder_audit(const struct embedder *s, struct buf *out);
 void embedder_drain(struct embedder *s, const char *why);
 void embedder_fail(struct embedder *s, const char *why);
+void embedder_abandon(struct embedder *s, const char *why);
 void embedder_halt(struct embedder *s); /* any other thread */
 void embedder_stop(struct embedder *s, void (*gone)(void *arg), void *arg);
 #endif

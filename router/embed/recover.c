@@ -41,6 +41,8 @@ void embedder_broken(struct embedder *s, const char *why)
     s->link_state = LINK_BROKEN;
     s->lost_ns = clock_ns();
     fan_cancel(&s->health);
+    if (s->o.owner)
+        s->o.owner->lost(s->o.owner->arg);
 }
 
 /* The call in flight ends first: it fails, or has succeeded in time. */
@@ -163,6 +165,8 @@ static void on_found(void *arg, struct shards *of, const struct shard_model *m)
         metrics_add(s->o.metrics, M_SHARD_RETURNS, NULL, 1);
     LOG(LOG_INFO, "shards are back", LOGD("seconds", (double)(clock_ns() - s->lost_ns) * 1e-9));
     embedder_turn(s);
+    if (s->o.owner)
+        s->o.owner->back(s->o.owner->arg);
 }
 
 static void on_missed(void *arg, const char *why)
@@ -197,6 +201,13 @@ void embedder_on_lost(struct embedder *s, void (*fn)(void *arg, const char *why)
     s->on_lost_arg = arg;
     if (s->lost)
         fn(arg, "a shard was lost");
+}
+
+void embedder_abandon(struct embedder *s, const char *why)
+{
+    if (s->link && !s->draining)
+        suspect(s, why);
+    embedder_turn(s);
 }
 
 void embedder_drain(struct embedder *s, const char *why)

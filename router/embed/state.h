@@ -44,4 +44,7 @@ void embedder_recover_turn(struct embedder *s);
 /* The call in flight, or the connection, shows that a shard is lost. */
 void embedder_broken(struct embedder *s, const char *why);
 void embedder_answered(struct embedder *s);
+
+/* handover.c: gives all requests to the owner, if there is one and the shards are lost. */
+void embedder_hand_over(struct embedder *s);
 #endif

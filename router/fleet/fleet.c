@@ -1,7 +1,6 @@
 #include "common/clock.h"
 #include "common/cond.h"
 #include "common/log/log.h"
-#include "router/embed/embedder.h"
 #include "router/fleet/discover.h"
 #include "router/fleet/impl.h"
 #include "router/metrics.h"
@@ -139,8 +138,10 @@ void fleet_stop(struct fleet *f)
         pthread_cond_signal(&f->v[i]->turn);
     struct fleet_entry *ended = fleet_fail_queue(f, "Request failed during generation: the router "
                                                     "is shutting down");
+    struct fleet_texts *texts = fleet_fail_texts(f, "Request failed: the router is shutting down");
     pthread_mutex_unlock(&f->lock);
     fleet_settle(ended);
+    fleet_settle_texts(texts);
     if (f->watching)
         pthread_join(f->watch, NULL);
     while (f->n > 0)
@@ -182,46 +183,6 @@ void fleet_change(struct fleet *f, struct adapter_change *c)
     err_set(&c->err, ERR_NOT_FOUND,
             "adapters are not loaded and unloaded where there are several replicas");
     c->done(c);
-}
-
-/* Of those whose shards answer the one with the least load. If none answers, its texts wait. */
-static struct infer *least_busy(const struct fleet *f)
-{
-    struct infer *best = NULL;
-    uint64_t least = UINT64_MAX;
-    for (uint32_t i = 0; i < f->n; i++) {
-        const struct replica *p = f->v[i];
-        if (!p->infer)
-            continue;
-        const struct infer_stats s = infer_stats(p->infer);
-        const bool answers = replica_ready(p) && infer_healthy(p->infer);
-        const uint64_t busy = (uint64_t)s.queued + s.running + (answers ? 0 : 1ull << 40);
-        if (busy < least) {
-            best = p->infer;
-            least = busy;
-        }
-    }
-    return best;
-}
-
-void fleet_embed(struct fleet *f, struct embed_job *j)
-{
-    if (f->only) {
-        infer_embed(f->only, j);
-        return;
-    }
-    const bool embeds = f->limits.task > TASK_GENERATE;
-    pthread_mutex_lock(&f->lock);
-    struct infer *i = embeds && !f->stopping ? least_busy(f) : NULL;
-    const bool taken = i && infer_offer_texts(i, j);
-    pthread_mutex_unlock(&f->lock);
-    if (taken)
-        return;
-    if (!embeds)
-        err_set(&j->err, ERR_TASK, "The model does not support Embeddings API");
-    else
-        err_set(&j->err, ERR_OVERLOADED, "Model is overloaded");
-    j->done(j);
 }
 
 bool fleet_healthy(struct fleet *f)
@@ -269,9 +230,11 @@ void fleet_fail(struct fleet *f, const char *why)
     snprintf(text, sizeof(text), "Request failed during generation: %s", why);
     pthread_mutex_lock(&f->lock);
     struct fleet_entry *ended = fleet_fail_queue(f, text);
+    struct fleet_texts *texts = fleet_fail_texts(f, text);
     for (uint32_t i = 0; i < f->n; i++)
         if (f->v[i]->infer)
             infer_fail(f->v[i]->infer, why);
     pthread_mutex_unlock(&f->lock);
     fleet_settle(ended);
+    fleet_settle_texts(texts);
 }

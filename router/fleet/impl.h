@@ -5,6 +5,7 @@
  *
  *   fleet.c    public functions
  *   queue.c    waiting requests, their dispatch, requests that are handed over
+ *   texts.c    the same for texts of a model that embeds
  *   replica.c  the life cycle of one replica, on its own thread
  *   watch.c    unresponsive replicas, discovery, loss of the last one: the fleet's thread
  *   report.c   status for operators and gauges */
@@ -75,6 +76,8 @@ struct fleet {
     struct fair fair;             /* the queue */
     struct fleet_entry *returned; /* by age */
     uint32_t n_returned;
+    struct fleet_texts *texts; /* waiting ones, by age: texts.c */
+    uint32_t n_texts;
     uint64_t order;
     bool stopping;
     const char *draining; /* the reason; NULL: not draining */
@@ -101,14 +104,20 @@ uint32_t fleet_ready(const struct fleet *f); /* number of ready replicas */
 struct fleet_entry *fleet_dispatch(struct fleet *f);
 /* Ends every queued request with an ERR_GENERATION. Pass the result to fleet_settle(). */
 struct fleet_entry *fleet_fail_queue(struct fleet *f, const char *why);
+/* The same for texts. Pass the result to fleet_settle_texts(). */
+struct fleet_texts *fleet_dispatch_texts(struct fleet *f);
+struct fleet_texts *fleet_fail_texts(struct fleet *f, const char *why);
+void fleet_publish_queue(struct fleet *f); /* the gauge of all that waits above the replicas */
 
 /* ---- called without the lock ---- */
 
 void fleet_settle(struct fleet_entry *ended); /* delivers last events; NULL is allowed */
+void fleet_settle_texts(struct fleet_texts *ended);
 /* The functions of struct sched_owner, for a replica. */
 void replica_lost(void *arg);
 void replica_back(void *arg);
 void replica_hand_over(void *arg, struct gen_request *r, const struct gen_resume *g);
+void replica_hand_over_texts(void *arg, struct embed_job *j);
 void replica_join(struct replica *p); /* waits for the end of its thread and frees it */
 void *fleet_watch(void *arg);         /* thread function */
 #endif

@@ -245,6 +245,13 @@ static void send_places(struct fleet *f)
     }
 }
 
+void fleet_publish_queue(struct fleet *f)
+{
+    if (f->c.infer.metrics)
+        metrics_share(f->c.infer.metrics, &f->gauges, M_QUEUE_SIZE, NULL,
+                      f->fair.n_waiting + f->n_returned + f->n_texts);
+}
+
 struct fleet_entry *fleet_dispatch(struct fleet *f)
 {
     struct fleet_entry *refused = NULL, *e;
@@ -254,9 +261,7 @@ struct fleet_entry *fleet_dispatch(struct fleet *f)
             refused = end(f, e, ERR_OVERLOADED, "Model is overloaded", refused);
     if (f->fair.n_waiting)
         send_places(f);
-    if (f->c.infer.metrics)
-        metrics_share(f->c.infer.metrics, &f->gauges, M_QUEUE_SIZE, NULL,
-                      f->fair.n_waiting + f->n_returned);
+    fleet_publish_queue(f);
     return refused;
 }
 
@@ -382,8 +387,10 @@ void replica_back(void *arg)
     prefixes_clear(&p->prefixes);
     fleet_reset_computed(p->fleet);
     struct fleet_entry *ended = fleet_dispatch(p->fleet);
+    struct fleet_texts *texts = fleet_dispatch_texts(p->fleet);
     pthread_mutex_unlock(&p->fleet->lock);
     fleet_settle(ended);
+    fleet_settle_texts(texts);
 }
 
 static bool keep(struct fleet_entry *e, const struct gen_resume *g)

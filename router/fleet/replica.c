@@ -180,8 +180,10 @@ static void serve(struct replica *p, struct infer *i)
 {
     struct fleet *f = p->fleet;
     struct fleet_entry *ended = fleet_dispatch(f);
+    struct fleet_texts *texts = fleet_dispatch_texts(f);
     pthread_mutex_unlock(&f->lock);
     fleet_settle(ended);
+    fleet_settle_texts(texts);
     infer_on_lost(i, on_lost_for_good, p);
     pthread_mutex_lock(&f->lock);
     while (!p->over && goes_on(p))
@@ -260,7 +262,8 @@ int replica_add(struct fleet *f, const char *target, struct err *e)
     p->wanted = true;
     p->number = free_number(f);
     p->role = REPLICA_BOTH;
-    p->owner = (struct sched_owner){p, replica_lost, replica_back, replica_hand_over};
+    p->owner = (struct sched_owner){p, replica_lost, replica_back, replica_hand_over,
+                                    replica_hand_over_texts};
     cond_init(&p->turn);
     if (pthread_create(&p->thread, NULL, run, p) != 0) {
         replica_free(p);

@@ -22,7 +22,7 @@ struct infer_stats fleet_stats(struct fleet *f)
         sum.cells_used += s.cells_used;
         sum.call_ns = s.call_ns > sum.call_ns ? s.call_ns : sum.call_ns;
     }
-    sum.queued += f->fair.n_waiting + f->n_returned;
+    sum.queued += f->fair.n_waiting + f->n_returned + f->n_texts;
     pthread_mutex_unlock(&f->lock);
     return sum;
 }
@@ -114,7 +114,7 @@ int fleet_audit(struct fleet *f, int64_t ms, struct buf *out, struct err *e)
             let_go(p);
     }
     pthread_mutex_lock(&f->lock);
-    buf_fmt(out, "],\"queued\":%u,\"balanced\":%s}", f->fair.n_waiting + f->n_returned,
+    buf_fmt(out, "],\"queued\":%u,\"balanced\":%s}", f->fair.n_waiting + f->n_returned + f->n_texts,
             balanced ? "true" : "false");
     pthread_mutex_unlock(&f->lock);
     return 0;

@@ -142,6 +142,7 @@ static void reap(struct fleet *f)
 static void end_if_empty(struct fleet *f)
 {
     struct fleet_entry *ended = NULL;
+    struct fleet_texts *texts;
     void (*on_lost)(void *arg, const char *why) = NULL;
     char why[200];
     pthread_mutex_lock(&f->lock);
@@ -157,9 +158,13 @@ static void end_if_empty(struct fleet *f)
         f->lost = f->on_lost != NULL;
         on_lost = f->on_lost;
         ended = fleet_fail_queue(f, why);
+        texts = fleet_fail_texts(f, why);
+    } else {
+        texts = fleet_dispatch_texts(f); /* shards may answer again */
     }
     pthread_mutex_unlock(&f->lock);
     fleet_settle(ended);
+    fleet_settle_texts(texts);
     if (on_lost)
         on_lost(f->on_lost_arg, "no replica is left");
 }

@@ -138,7 +138,9 @@ static void read_for_texts(struct infer *i, struct command *l)
                 "the model does not generate: adapters are not supported");
         l->change->done(l->change);
         break;
-    case MAIL_ABANDON: /* its calls have their own deadlines */
+    case MAIL_ABANDON:
+        embedder_abandon(s, l->why);
+        break;
     case MAIL_ADD:
     case MAIL_CANCEL: /* infer_submit() refuses */
         break;
@@ -445,6 +447,7 @@ static int start_texts(struct infer *i, const struct infer_config *c, const stru
                                  .model = *m,
                                  .metrics = c->metrics,
                                  .status = &i->status,
+                                 .owner = c->owner ? &i->owner : NULL,
                                  .failed = c->failed};
     if (c->draft_target)
         return err_set(e, ERR_VALIDATION,
@@ -486,8 +489,6 @@ static int start_scheduler(struct infer *i, const struct infer_config *c,
                               .check = c->check,
                               .failed = c->failed,
                               .status = &i->status};
-    if (c->owner)
-        i->owner = *c->owner;
     if ((i->sched = sched_new(&o, e))) {
         i->shards = NULL; /* owned by the scheduler now */
         return 0;
@@ -512,6 +513,8 @@ static int start(struct infer *i, const struct infer_config *c, struct err *e)
         *c->connected = true;
     int rc = i->shards ? shards_warmup(i->shards, &m, e) : -1;
     i->labels = m;
+    if (c->owner)
+        i->owner = *c->owner;
     if (rc == 0) {
         settle_limits(i, &m);
         rc = (m.task == TASK_GENERATE ? start_scheduler : start_texts)(i, c, &m, e);

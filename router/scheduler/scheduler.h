@@ -35,6 +35,8 @@ struct sched_status { /* status of one scheduler: written on the loop thread, re
     _Atomic int64_t stalled_ns;  /* a model call in flight for longer than this counts as hung */
 };
 
+struct embed_job; /* router/embed/embedder.h */
+
 /* Set when other schedulers serve the same model. All functions run on the loop thread. */
 struct sched_owner {
     void *arg;
@@ -43,6 +45,8 @@ struct sched_owner {
     /* Moves `r` to another scheduler, which resumes it from `g` (valid during the call). This
      * scheduler has dropped the request. */
     void (*hand_over)(void *arg, struct gen_request *r, const struct gen_resume *g);
+    /* The same for a model that embeds (router/embed): `j` continues after the values it has. */
+    void (*hand_over_texts)(void *arg, struct embed_job *j);
 };
 
 struct kv_publisher; /* router/events/publisher.h */

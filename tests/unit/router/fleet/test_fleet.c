@@ -1,143 +1,7 @@
 /* Several replicas behind one door: who gets what, and that no stream notices when one is lost. */
-#include "router/embed/embedder.h"
-#include "router/fleet/fleet.h"
-#include "router/fleet/impl.h" /* the numbers of replicas */
-#include "tests/temp_folder.h"
-#include "tests/unit/router/infer_rig.h"
+#include "tests/unit/router/fleet/fleet_rig.h"
 
-enum { N = 32, REPLICAS = 3 };
-
-struct fleet_rig {
-    struct fake_shard *shard[REPLICAS];
-    uint32_t n;
-    struct fleet *fleet;
-    struct metrics *metrics;
-    atomic_bool lost;
-};
-
-static void on_fleet_lost(void *arg, const char *why)
-{
-    (void)why;
-    atomic_store(&((struct fleet_rig *)arg)->lost, true);
-}
-
-static struct fake_shard *shard_new(const struct fake_shard *like, const char *path)
-{
-    struct fake_shard *f = calloc(1, sizeof(*f));
-    *f = *like;
-    snprintf(f->path, sizeof(f->path), "%s", path);
-    f->world = 1;
-    f->urls[0] = f->path;
-    fake_start(f);
-    return f;
-}
-
-static void shard_end(struct fake_shard *f)
-{
-    fake_stop(f);
-    assert_int_equal(f->n_bad, 0);
-    free(f);
-}
-
-static struct fleet_rig *fleet_rig_new(const struct fake_shard *like, const struct infer_config *c,
-                                       uint32_t n, const char *discovery)
-{
-    static int serial;
-    struct fleet_rig *g = calloc(1, sizeof(*g));
-    const char *targets[REPLICAS];
-    char target[REPLICAS][120];
-    struct err e = ERR_INIT;
-    serial++;
-    for (g->n = 0; g->n < n; g->n++) {
-        char path[100];
-        snprintf(path, sizeof(path), "%s/f%d-%u", dir, serial, g->n);
-        snprintf(target[g->n], sizeof(target[0]), "unix:%s", path);
-        g->shard[g->n] = shard_new(like, path);
-        targets[g->n] = target[g->n];
-    }
-    struct fleet_config f = {
-        .infer = *c, .targets = targets, .n_targets = discovery ? 0 : n, .discovery = discovery};
-    f.infer.connect_timeout_ms = WAIT_MS;
-    f.infer.check = true;
-    f.infer.metrics = g->metrics = metrics_new(router_metrics, N_ROUTER_METRICS);
-    if (discovery) {
-        FILE *list = fopen(discovery + 5, "we");
-        for (uint32_t i = 0; i < n; i++)
-            fprintf(list, "%s\n", targets[i]);
-        fclose(list);
-    }
-    g->fleet = fleet_start(&f, &e);
-    if (!g->fleet)
-        print_error("%s\n", e.msg);
-    assert_non_null(g->fleet);
-    fleet_on_lost(g->fleet, on_fleet_lost, g);
-    return g;
-}
-
-static bool fleet_is_idle(const void *arg)
-{
-    struct infer_stats s = fleet_stats(((const struct fleet_rig *)arg)->fleet);
-    return s.queued == 0 && s.running == 0;
-}
-
-static void fleet_rig_free(struct fleet_rig *g)
-{
-    assert_true(wait_for(fleet_is_idle, g));
-    assert_int_equal(fleet_stats(g->fleet).blocks_used, 0);
-    fleet_stop(g->fleet);
-    for (uint32_t i = 0; i < g->n; i++)
-        if (g->shard[i])
-            shard_end(g->shard[i]);
-    metrics_free(g->metrics);
-    free(g);
-}
-
-static void count_ready(void *arg, const struct replica_view *v) { *(uint32_t *)arg += v->ready; }
-
-static uint32_t n_ready(const struct fleet_rig *g)
-{
-    uint32_t n = 0;
-    fleet_each(g->fleet, count_ready, &n);
-    return n;
-}
-static bool all_ready(const void *g) { return n_ready(g) == ((const struct fleet_rig *)g)->n; }
-static bool one_less(const void *g) { return n_ready(g) == ((const struct fleet_rig *)g)->n - 1; }
-static bool none_ready(const void *g) { return n_ready(g) == 0; }
-static bool fleet_is_lost(const void *g)
-{
-    return atomic_load(&((const struct fleet_rig *)g)->lost);
-}
-
-static void kill_shard(struct fleet_rig *g, uint32_t i) { fake_stop(g->shard[i]); }
-
-static void start_again(struct fleet_rig *g, uint32_t i, const struct fake_shard *like)
-{
-    struct fake_shard *old = g->shard[i];
-    g->shard[i] = shard_new(like, old->path);
-    shard_end(old);
-}
-
-static uint32_t prefills(struct fleet_rig *g, uint32_t i)
-{
-    uint32_t n = 0;
-    pthread_mutex_lock(&g->shard[i]->lock);
-    for (uint32_t k = 0; k < g->shard[i]->n_log; k++)
-        n += g->shard[i]->log[k].rpc == FAKE_PREFILL;
-    pthread_mutex_unlock(&g->shard[i]->lock);
-    return n;
-}
-
-static double value(const struct fleet_rig *g, const char *name)
-{
-    struct buf b = BUF_INIT;
-    char line[64];
-    metrics_print(g->metrics, &b);
-    snprintf(line, sizeof(line), "\n%s ", name);
-    const char *at = strstr(b.p, line);
-    double v = at ? atof(at + strlen(line)) : -1;
-    buf_free(&b);
-    return v;
-}
+enum { N = 32 };
 
 static void ask(struct fleet_rig *g, struct client **c, uint32_t n, uint32_t tokens)
 {
@@ -155,7 +19,6 @@ static void all_answered(struct client **c, uint32_t n)
     }
 }
 
-static const struct infer_config patient = {.max_batch_prefill_tokens = 64, .return_ms = WAIT_MS};
 static const struct fake_shard steady = {.step_ms = 2};
 
 /* ---------------------------------------------------------------- */
@@ -392,64 +255,6 @@ static void other_models_are_refused(void **state)
     fleet_rig_free(g);
 }
 
-struct asked {
-    struct embed_job job;
-    struct embed_text text;
-    uint32_t id;
-    atomic_bool cancelled, over;
-};
-
-static void on_vector(struct embed_job *j)
-{
-    atomic_store(&CONTAINER_OF(j, struct asked, job)->over, true);
-}
-static bool has_vector(const void *a) { return atomic_load(&((const struct asked *)a)->over); }
-
-static struct asked *ask_vector(struct fleet_rig *g, uint32_t id)
-{
-    struct asked *a = calloc(1, sizeof(*a));
-    a->id = id;
-    a->text = (struct embed_text){.ids = &a->id, .n = 1};
-    a->job = (struct embed_job){
-        .texts = &a->text, .n = 1, .cancelled = &a->cancelled, .done = on_vector};
-    fleet_embed(g->fleet, &a->job);
-    return a;
-}
-
-static void expect_vector(struct asked *a)
-{
-    assert_true(wait_for(has_vector, a));
-    assert_int_equal(a->job.err.kind, ERR_NONE);
-    assert_true(a->job.values[0] == (float)a->id);
-    free(a->job.values);
-    free(a);
-}
-
-static bool first_is_sick(const void *arg)
-{
-    struct fleet *f = ((const struct fleet_rig *)arg)->fleet;
-    return !infer_healthy(f->v[0]->infer);
-}
-
-static void texts_go_where_shards_answer(void **state)
-{
-    static const struct fake_shard vectors = {.embeds = true};
-    struct fleet_rig *g = fleet_rig_new(&vectors, &patient, 2, NULL);
-    (void)state;
-    assert_true(wait_for(all_ready, g));
-    expect_vector(ask_vector(g, 1));
-    kill_shard(g, 0);
-    assert_true(wait_for(first_is_sick, g));
-    for (uint32_t i = 2; i < 10; i++)
-        expect_vector(ask_vector(g, i));
-    kill_shard(g, 1);
-    struct asked *late = ask_vector(g, 10); /* none answers: it waits */
-    start_again(g, 0, &vectors);
-    start_again(g, 1, &vectors);
-    expect_vector(late);
-    fleet_rig_free(g);
-}
-
 static void what_cannot_start_says_why(void **state)
 {
     const char *const none[] = {"unix:/tmp/no-such-shard-0", "unix:/tmp/no-such-shard-1"};
@@ -466,18 +271,6 @@ static void what_cannot_start_says_why(void **state)
     assert_null(fleet_start(&c, &e));
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    signal(SIGPIPE, SIG_IGN);
-    return mkdtemp(dir) ? 0 : -1;
-}
-static int tear_down(void **state)
-{
-    (void)state;
-    return temp_folder_remove(dir);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -490,8 +283,7 @@ int main(void)
         cmocka_unit_test(replicas_come_and_go_by_a_file),
         cmocka_unit_test(numbers_stay_distinct_when_replicas_change),
         cmocka_unit_test(other_models_are_refused),
-        cmocka_unit_test(texts_go_where_shards_answer),
         cmocka_unit_test(what_cannot_start_says_why),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, fleet_rig_set_up, fleet_rig_tear_down);
 }
