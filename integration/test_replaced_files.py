@@ -10,6 +10,7 @@ import time
 import pytest
 from deep import deep, other_weights
 from serving import DEMO, SLOW, Service, wait_for
+from test_adapters import ask, make_adapter
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +84,23 @@ def test_packed_weights_that_are_spoilt_while_served_cost_no_stream(tmp_path, sp
         assert "packed weights were overwritten while in use: " in s.log or "a mapped file was shortened" in s.log
         assert any(str(path) in line for path in files for line in s.log.splitlines() if "Shard failed" in line), s.log
         assert list(s.events(*ask)) == want
+
+
+@pytest.mark.parametrize("spoil", [overwrite, shorten])
+def test_an_adapter_that_is_spoilt_while_served_is_served_no_longer(tmp_path, spoil):
+    """Its file is mapped until its first request. That request fails; the base model and other adapters are served on."""
+    flag = ",".join(f"{name}={make_adapter(tmp_path / name, seed)}" for seed, name in enumerate(("red", "blue")))
+    stream = "/generate_stream", {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 300, "ignore_eos": True}}
+    red = {"inputs": "The cat", "parameters": {"max_new_tokens": 8, "adapter_id": "red"}}
+    file = tmp_path / "red" / "adapter_model.safetensors"
+    with Service(DEMO, 2, args=["--lora-adapters", flag]) as s:
+        want = list(s.events(*stream)), ask(s, "The cat", "blue")
+        events = s.events(*stream)
+        got = [next(events)]
+        spoil(file)
+        lost = s.post("/generate", red)
+        assert lost.status_code == 424 and "there is no adapter `red`" in lost.json()["error"], lost.text
+        got += events
+        assert (got, ask(s, "The cat", "blue")) == want
+        assert s.post("/generate", red).status_code == 422
+        assert f"adapter `red`: {file} was overwritten while in use" in s.log, s.log

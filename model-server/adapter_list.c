@@ -47,8 +47,10 @@ static int read_or_skip(struct adapter_source *out, const char *item, bool skip_
     const int rc = read_item(out, item, skip_missing ? &missing : e);
     if (!skip_missing)
         return rc ? -1 : 1;
-    if (rc == 0 && hub_parts(out->dir) == HUB_WHOLE)
+    if (rc == 0 && hub_parts(out->dir) == HUB_WHOLE) {
+        out->optional = true;
         return 1;
+    }
     LOG(LOG_ERROR, "an adapter is missing and is not served", LOGS("adapter", item),
         LOGS("error", rc ? missing.msg : "its folder is not complete"));
     if (rc == 0)

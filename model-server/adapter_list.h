@@ -11,8 +11,8 @@ struct adapter_list {
 
 /* Parses items in TGI's forms: `id`, `id@revision`, `name=path`, `name=path@revision`. Ids and
  * paths are resolved by hub_resolve(). `skip_missing`: an adapter whose files are not all there is
- * logged and left out. ERR_VALIDATION names the item. The caller calls adapter_list_free() even
- * after an error. */
+ * logged and left out, and the others are optional. ERR_VALIDATION names the item. The caller calls
+ * adapter_list_free() even after an error. */
 int adapter_list_read(struct adapter_list *l, const struct flag_list *items, bool skip_missing,
                       struct err *e);
 /* Appends the adapters inside the model's checkpoint in `dir`, under the names of its config.json.

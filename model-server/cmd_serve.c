@@ -92,7 +92,7 @@ static const struct flag flags[] = {
      .help = "Bias that a watermark adds to the logits of favoured tokens."},
     {OPTION_LORA_ADAPTERS, F(lora_adapters)},
     {.name = "skip-missing-adapters", .type = FLAG_BOOL, F(skip_missing_adapters), .env = "",
-     .help = "Serve without those of --lora-adapters whose files are gone; set by the launcher when it restarts a shard."},
+     .help = "Serve without those of --lora-adapters whose files are gone or damaged; set by the launcher when it restarts a shard."},
     {OPTION_MAX_RUNTIME_ADAPTERS, F(runtime_adapters)},
     {OPTION_ADAPTER_MEMORY_FRACTION, F(adapter_fraction)},
     {.name = "speculate", .type = FLAG_U32, F(speculate), .def = "0", .env = "",
@@ -338,7 +338,7 @@ static int run(struct serving *v, struct stopper *t, struct err *e)
         return err_set(e, ERR_SYSTEM, "%s", t->why);
     if (!atomic_load(&v->service.failed))
         return 0;
-    if (packed_check(v->shard.packed, e)) /* it is the cause */
+    if (service_spoilt(&v->service, e)) /* it is the cause */
         return -1;
     return err_set(e, ERR_SYSTEM, "lost %s",
                    v->service.o.world > 1 ? "the other ranks" : "the device");

@@ -54,7 +54,7 @@ static uint64_t sum_of(const char *p, size_t n)
 
 /* The trailer contains all offsets, and the size of the file must match. */
 static enum packed_verdict read_trailer(int fd, struct trailer *t, const uint8_t *key,
-                                        uint64_t *size, struct timespec *written)
+                                        uint64_t *size, struct file_stamp *stamp)
 {
     struct stat st;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < 3L * WEIGHT_ALIGN ||
@@ -62,7 +62,7 @@ static enum packed_verdict read_trailer(int fd, struct trailer *t, const uint8_t
         pread(fd, t, sizeof(*t), st.st_size - WEIGHT_ALIGN) != (ssize_t)sizeof(*t))
         return PACKED_DAMAGED;
     *size = (uint64_t)st.st_size;
-    *written = st.st_mtim;
+    *stamp = file_stamp_of(&st);
     if (memcmp(t->magic, magic, sizeof(magic)) != 0 ||
         t->sum != hash_bytes(0, t, offsetof(struct trailer, sum)))
         return PACKED_DAMAGED;
@@ -115,8 +115,8 @@ enum packed_verdict packed_file_open(struct packed_file *f, const char *path,
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0)
         return errno == ENOENT ? PACKED_MISSING : PACKED_DAMAGED;
-    struct timespec written;
-    enum packed_verdict v = read_trailer(fd, &t, key, &size, &written);
+    struct file_stamp stamp;
+    enum packed_verdict v = read_trailer(fd, &t, key, &size, &stamp);
     if (v == PACKED_FINE && !(f->map = map_aligned(fd, size)))
         v = PACKED_DAMAGED;
     if (v == PACKED_FINE) {
@@ -125,7 +125,7 @@ enum packed_verdict packed_file_open(struct packed_file *f, const char *path,
         (void)futimens(fd, now);
         f->size = size;
         f->fd = fd;
-        f->written = written;
+        f->stamp = stamp;
         f->payload = t.payload;
         f->n = t.n;
         f->n_sums = chunks_of(t.payload);
@@ -145,8 +145,10 @@ enum packed_verdict packed_file_open(struct packed_file *f, const char *path,
 bool packed_file_intact(const struct packed_file *f)
 {
     struct stat st;
-    return fstat(f->fd, &st) == 0 && (uint64_t)st.st_size == f->size &&
-           st.st_mtim.tv_sec == f->written.tv_sec && st.st_mtim.tv_nsec == f->written.tv_nsec;
+    if (fstat(f->fd, &st) != 0)
+        return false;
+    const struct file_stamp now = file_stamp_of(&st);
+    return !file_stamp_spoilt(&f->stamp, &now);
 }
 
 bool packed_file_check(const struct packed_file *f, uint32_t i)

@@ -11,9 +11,9 @@
 #ifndef MODEL_SERVER_PACKED_FILE_H
 #define MODEL_SERVER_PACKED_FILE_H
 #include "common/err.h"
+#include "common/file_stamp.h"
 #include "common/pacer.h"
 #include "model-server/backend/backend.h"
-#include <time.h>
 
 enum { PACKED_KEY = 32, PACKED_CHUNK = 8 << 20, PACKED_NOTES = 4, PACKED_WORD = 23 };
 
@@ -36,7 +36,7 @@ struct packed_file {
     const char *map;
     size_t size; /* bytes of the mapping */
     int fd;      /* while it is mapped */
-    struct timespec written;
+    struct file_stamp stamp;
     uint64_t payload;
     const struct packed_entry *entries;
     uint32_t n, n_sums;

@@ -62,6 +62,8 @@ extern const size_t service_n_methods;
 /* Before the RPC server starts; `o` is copied. */
 int service_init(struct service *s, const struct service_options *o, struct err *e);
 void service_free(struct service *s);
+/* Fails if weights were overwritten while in use: the process must end. Engine's thread. */
+int service_spoilt(const struct service *s, struct err *e);
 void service_log_status(struct service *s); /* one line at level ERROR; any thread */
 void service_after(void *service);          /* rpc_server_options.after */
 /* rpc_server_options.failed: one of several ranks that lacks memory for a call, which the others

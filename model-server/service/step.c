@@ -19,9 +19,14 @@ static void leave_others(struct service *s)
                             : "the device is lost: shutting down");
 }
 
+int service_spoilt(const struct service *s, struct err *e)
+{
+    return packed_check(s->o.packed, e) || adapters_check(s->o.adapters, e) ? -1 : 0;
+}
+
 int service_check_weights(struct service *s, struct rpc_call *call, struct err *e)
 {
-    if (packed_check(s->o.packed, e) == 0)
+    if (service_spoilt(s, e) == 0)
         return 0;
     leave(s, e->msg);
     call->code = GRPC_STATUS_UNAVAILABLE; /* a lost shard: the next one computes it again */
@@ -204,7 +209,8 @@ Generate__V3__PrefillResponse *run_prefill(struct service *s, const Generate__V3
     if (copy_blocks(s, q, call->mem, e) ||
         engine_prefill(s->o.engine, q->batch->id, specs, (uint32_t)q->batch->n_requests,
                        q->cached_batch ? &q->cached_batch->id : NULL, x, &a, e)) {
-        service_failed(s, "Prefill", e);
+        if (service_check_weights(s, call, e) == 0)
+            service_failed(s, "Prefill", e);
         return NULL;
     }
     if (write_reply(s, &a, call, &reply, e))

@@ -354,12 +354,14 @@ static int restore(struct fan *f, const struct served_adapter *was,
     if (was->path)
         return load_again(f, was, e);
     const struct served_adapter *now = served_adapters_find(theirs, was->name);
-    if (now && !keep && !served_adapters_same(list, now)) {
+    if (now && !served_adapters_same(list, now)) {
         LOG(LOG_ERROR, "an adapter's files were replaced", LOGS("adapter", was->name));
-        return unload(f, was->name, e);
-    }
-    if (!now)
+        if (unload(f, was->name, e))
+            return -1;
+        now = NULL;
+    } else if (!now) {
         LOG(LOG_ERROR, "the shards came back without an adapter", LOGS("adapter", was->name));
+    }
     out->leaving = !now;
     /* without the missing ones a page may be smaller; what is missing takes none, so that the
      * shards refuse requests that wait with it */

@@ -81,24 +81,14 @@ void rejoin_turn(struct scheduler *s)
 
 /* ------------------------------------------------------------------ reconnecting */
 
-/* Shards may come back without an adapter whose files are gone, but not with others than before.
- * Of those that change at run time prepare() replays the changes. */
-static bool known_adapters(struct scheduler *s, const struct shard_model *m)
-{
-    struct served_adapters *list = adapter_shelf_hold(&s->shelf);
-    bool known = !m->runtime_adapters == !s->o.model.runtime_adapters;
-    for (uint32_t i = 0; known && !m->runtime_adapters && i < m->adapters->n; i++)
-        known = served_adapters_same(list, &m->adapters->v[i]);
-    served_adapters_release(list);
-    return known;
-}
-
-/* Runs on the link's thread, while the loop does not use s->o.model. */
+/* Runs on the link's thread, while the loop does not use s->o.model. Of adapters prepare() replays
+ * the changes, and unloads those with other files than before. */
 static const char *unfit(void *arg, const struct shard_model *m)
 {
     struct scheduler *s = arg;
     const char *why = shard_model_unfit(&s->o.model, m);
-    return why ? why : known_adapters(s, m) ? NULL : "other adapters came back";
+    const bool other = !m->runtime_adapters != !s->o.model.runtime_adapters;
+    return why ? why : other ? "it came back with another --max-runtime-adapters" : NULL;
 }
 
 /* The link's thread. */

@@ -3,6 +3,7 @@
 #include "common/log/log.h"
 #include "common/model_identity.h"
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,7 @@ struct adapters {
     char *pool, *staging; /* on the device; one page on the host */
     uint32_t n_pages, *free, n_free;
     uint64_t clock, loads;
+    struct err spoilt;     /* kind ERR_NONE: no file was found overwritten */
     struct lora_set *sets; /* [layer][site][n + 1] */
 };
 
@@ -128,6 +130,28 @@ static int count_room(struct adapter *ad, size_t page_bytes, struct err *e)
     return (ad->page = calloc(ad->n_pages, sizeof(*ad->page))) ? 0 : err_nomem(e);
 }
 
+static void empty(struct adapter *ad)
+{
+    lora_close(&ad->file);
+    free(ad->page);
+    free(ad->rows);
+    free(ad->own_name);
+    *ad = (struct adapter){.name = ""};
+}
+
+/* Its files were spoilt while it was served: the others are served on. False: memory is short, and
+ * it would be there on other ranks. */
+static bool leave_out(struct adapters *a, uint32_t number, struct err *e)
+{
+    if (e->sys == ENOMEM)
+        return false;
+    LOG(LOG_ERROR, "an adapter cannot be read and is not served",
+        LOGS("adapter", a->v[number].name), LOGS("error", e->msg));
+    empty(&a->v[number]);
+    *e = (struct err)ERR_INIT;
+    return true;
+}
+
 static int open_all(struct adapters *a, const struct adapter_source *list, uint32_t n,
                     struct err *e)
 {
@@ -141,10 +165,10 @@ static int open_all(struct adapters *a, const struct adapter_source *list, uint3
     for (uint32_t i = 0; i <= a->n; i++)
         a->v[i].name = "";
     for (uint32_t i = 1; i <= n; i++)
-        if (open_one(a, i, &list[i - 1], e))
+        if (open_one(a, i, &list[i - 1], e) && (!list[i - 1].optional || !leave_out(a, i, e)))
             return -1;
     for (uint32_t i = 1; i <= n; i++) /* now that the page size is known */
-        if (count_room(&a->v[i], a->page_bytes, e))
+        if (a->v[i].rows && count_room(&a->v[i], a->page_bytes, e))
             return -1;
     return (a->staging = malloc(a->page_bytes)) ? 0 : err_nomem(e);
 }
@@ -166,15 +190,6 @@ struct adapters *adapters_open(const struct adapter_source *list, uint32_t n, ui
         return NULL;
     }
     return a;
-}
-
-static void empty(struct adapter *ad)
-{
-    lora_close(&ad->file);
-    free(ad->page);
-    free(ad->rows);
-    free(ad->own_name);
-    *ad = (struct adapter){.name = ""};
 }
 
 void adapters_close(struct adapters *a)
@@ -367,6 +382,15 @@ static int write_pair(struct writer *w, const struct lora_pair *p, const void **
     return 0;
 }
 
+static int check_file(struct adapters *a, const struct adapter *ad, struct err *e)
+{
+    if (lora_check(&ad->file, e) == 0)
+        return 0;
+    err_wrap(e, "adapter `%s`", ad->name);
+    a->spoilt = *e;
+    return -1;
+}
+
 static int load(struct adapters *a, uint32_t number, struct err *e)
 {
     struct adapter *ad = &a->v[number];
@@ -393,7 +417,7 @@ static int load(struct adapters *a, uint32_t number, struct err *e)
                                               .scale = p->scale};
         rows += 2 * (size_t)p->rank;
     }
-    if (send(&w)) {
+    if (send(&w) || check_file(a, ad, e)) {
         evict(a, number);
         return -1;
     }
@@ -403,11 +427,19 @@ static int load(struct adapters *a, uint32_t number, struct err *e)
     return 0;
 }
 
+int adapters_check(const struct adapters *a, struct err *e)
+{
+    if (!a || a->spoilt.kind == ERR_NONE)
+        return 0;
+    *e = a->spoilt;
+    return -1;
+}
+
 int adapters_pin(struct adapters *a, uint32_t number, struct err *e)
 {
     struct adapter *ad = &a->v[number];
     assert(number && number <= a->n);
-    if (!ad->used && (make_room(a, ad, e) || load(a, number, e)))
+    if (!ad->used && (check_file(a, ad, e) || make_room(a, ad, e) || load(a, number, e)))
         return -1;
     ad->used = ++a->clock;
     ad->pins++;

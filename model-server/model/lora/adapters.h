@@ -16,6 +16,7 @@ struct adapter_source {
     const char *name; /* what requests call it */
     const char *dir;  /* of adapter_config.json, or a GGUF file */
     uint32_t inside;  /* 1 + its place among those inside the checkpoint in `dir`; 0: none */
+    bool optional;    /* it is logged and left out if it cannot be opened */
 };
 
 struct adapters;
@@ -51,10 +52,13 @@ uint32_t adapters_reserved(const struct adapters *a); /* pages */
 
 /* Loads an adapter to the device, if it is not there, and keeps it until it was unpinned as
  * often. Unused ones are evicted, the least recently used first. ERR_OVERLOADED: other adapters
- * in use fill the pool. */
+ * in use fill the pool. ERR_SYSTEM: its file was overwritten, see adapters_check(). */
 int adapters_pin(struct adapters *a, uint32_t number, struct err *e);
 void adapters_unpin(struct adapters *a, uint32_t number);
-uint64_t adapters_loads(const struct adapters *a); /* number of loads to the device */
+/* Fails once the file of an adapter was found written in place when it was loaded: this rank may
+ * have computed with other numbers, and other ranks may not have noticed. */
+int adapters_check(const struct adapters *a, struct err *e); /* NULL is fine */
+uint64_t adapters_loads(const struct adapters *a);           /* number of loads to the device */
 
 /* Input of backend_ops.lora(): [count + 1], empty for adapters that are not on the device. */
 const struct lora_set *adapters_sets(const struct adapters *a, uint32_t layer, enum lora_site site);

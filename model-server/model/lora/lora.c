@@ -314,6 +314,26 @@ static int collect(struct lora_search *s)
                    : err_set(s->e, ERR_VALIDATION, "%s: no tensors of an adapter", s->l->file.path);
 }
 
+/* The files of the tensors: one, or those of the checkpoint that the adapter is inside. */
+static int note_sources(struct lora_adapter *l, struct err *e)
+{
+    for (uint32_t i = 0; i < 2 * l->n; i++) {
+        const char *path = (i % 2 ? l->pairs[i / 2].b : l->pairs[i / 2].a)->file;
+        uint32_t k = 0;
+        while (k < l->n_sources && strcmp(l->sources[k].path, path) != 0)
+            k++;
+        if (k < l->n_sources)
+            continue;
+        struct lora_source *v = realloc(l->sources, (k + (size_t)1) * sizeof(*v));
+        if (!v)
+            return err_nomem(e);
+        v[k] = (struct lora_source){path, file_stamp_at(path)};
+        l->sources = v;
+        l->n_sources = k + 1;
+    }
+    return 0;
+}
+
 static int match(struct lora_adapter *l, const struct lora_base *base, const struct lora_config *c,
                  struct err *e)
 {
@@ -322,7 +342,7 @@ static int match(struct lora_adapter *l, const struct lora_base *base, const str
     l->pairs = calloc(l->file.n + (size_t)1, sizeof(*l->pairs)); /* q's may be two */
     const int rc = s.used && l->pairs ? collect(&s) : err_nomem(e);
     free(s.used);
-    return rc;
+    return rc ? -1 : note_sources(l, e);
 }
 
 static int open_tensors(struct lora_adapter *l, const char *dir, struct err *e)
@@ -378,9 +398,20 @@ int lora_open(struct lora_adapter *l, const char *dir, const struct lora_base *b
     return -1;
 }
 
+int lora_check(const struct lora_adapter *l, struct err *e)
+{
+    for (uint32_t i = 0; i < l->n_sources; i++) {
+        const struct file_stamp now = file_stamp_at(l->sources[i].path);
+        if (file_stamp_spoilt(&l->sources[i].stamp, &now))
+            return err_set(e, ERR_SYSTEM, "%s was overwritten while in use", l->sources[i].path);
+    }
+    return 0;
+}
+
 void lora_close(struct lora_adapter *l)
 {
     free(l->pairs);
+    free(l->sources);
     lora_gguf_close(l);
     lora_inside_close(l);
     tensor_file_close(&l->file);

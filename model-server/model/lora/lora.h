@@ -7,6 +7,7 @@
  * its share before the sum over ranks. */
 #ifndef MODEL_SERVER_MODEL_LORA_LORA_H
 #define MODEL_SERVER_MODEL_LORA_LORA_H
+#include "common/file_stamp.h"
 #include "model-server/model/arch.h"
 #include "model-server/model/checkpoint/tensor_file.h"
 #include "model-server/model/split.h"
@@ -46,6 +47,11 @@ struct lora_pair {
     uint32_t most_columns, most_n; /* on any rank */
 };
 
+struct lora_source {
+    const char *path; /* the tensors' */
+    struct file_stamp stamp;
+};
+
 struct lora_adapter {
     struct tensor_file file;
     struct gguf_set *gguf;     /* of an adapter in one file: lora_gguf.h; NULL: a folder */
@@ -54,6 +60,8 @@ struct lora_adapter {
     uint32_t n_copies;
     struct lora_pair *pairs; /* by layer */
     uint32_t n;
+    struct lora_source *sources; /* the mapped files of its tensors */
+    uint32_t n_sources;
 };
 
 /* What an adapter is for. */
@@ -71,6 +79,9 @@ int lora_open(struct lora_adapter *l, const char *dir, const struct lora_base *b
 int lora_open_inside(struct lora_adapter *l, const char *dir, uint32_t index,
                      const struct lora_base *base, struct err *e);
 void lora_close(struct lora_adapter *l);
+/* Fails if a file was written in place since lora_open(): its tensors may not be read. One system
+ * call a file, of which an adapter usually has one. */
+int lora_check(const struct lora_adapter *l, struct err *e);
 
 /* This rank's part of row r of A, `columns` elements, and of column r of B, n elements, as stored.
  */
