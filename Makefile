@@ -98,7 +98,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test vary-arch vary-keys vary-embed vary-pixels cross cross-serve soak soak-service unit unit-build jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
+.PHONY: all help deps run test vary-arch vary-keys vary-embed vary-pixels cross cross-serve soak soak-service unit unit-build jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers sentences fuzz fuzz-build fuzz-replay \
         distclean demo docs-pages docs-deps docs-site arm64 arm64-check
 .PHONY: FORCE
 .SECONDARY:
@@ -328,7 +328,7 @@ vary-pixels: $(B)/tests/bench/pixels $(TORCH_VENV)/.ok  ## settings of image pro
 SOURCES = $(sort $(shell find common router launcher model-server tests -name '*.[ch]' 2>/dev/null))
 CSRC    = $(filter-out $(FOREIGN),$(filter %.c,$(filter-out tests/%,$(SOURCES))))
 
-check: $(GEN) layers headers format tidy cppcheck  ## format, warnings, clang-tidy, cppcheck, layers
+check: $(GEN) layers headers sentences format tidy cppcheck  ## format, warnings, clang-tidy, cppcheck, layers, sentences
 
 format:                ## fail where clang-format would change a line (make format FIX=1 mends)
 	@clang-format $(if $(FIX),-i,--dry-run --Werror) $(SOURCES)
@@ -343,6 +343,9 @@ cppcheck: $(GEN)       ## cppcheck over the programs
 
 layers:                ## common includes no component; programs never include each other; model-server's folders include by their rules
 	@tests/layers
+
+sentences:             ## documents and public headers have no sentence of more than 30 words
+	@tests/sentences
 
 HEADERS = $(foreach h,$(filter-out tests/%,$(filter %.h,$(SOURCES))),$(if $(filter %.inc.h,$h),,$h))
 headers: $(GEN)        ## every header compiles alone

@@ -202,6 +202,32 @@ def test_help_lists_every_target_once():
     assert sorted(named) == sorted(set(re.findall(r"^([a-z0-9-]+):.*## ", makefiles, re.M)))
 
 
+LONG = " ".join(["word"] * 30) + " more"
+SENTENCES = {  # text of a file: the lines that `make sentences` names
+    ("short.md", "One two three. " * 20): [],
+    ("long.md", f"# Title\n\nShort.\nIt is {LONG}.\n"): [3],
+    ("cut.md", f"{LONG[:90]}: {LONG[:90]}; {LONG[:90]}.\n"): [],
+    ("wrapped.md", LONG.replace(" ", "\n") + "\n"): [1],
+    ("items.md", f"- {LONG[:90]}\n- {LONG[:90]}\n\n1. {LONG}\n"): [4],
+    ("table.md", f"| a | b |\n|---|---|\n| {LONG[:90]} | {LONG[:90]} |\n| {LONG} | b |\n"): [4],
+    ("code.md", f"```\n{LONG}\n```\n\n    {LONG}\n\n`{LONG}` is code.\n"): [],
+    ("brackets.md", f"A text ({LONG}) goes on [here](http://a/{LONG}).\n"): [],
+    ("list.md", "Tested: " + ", ".join(["one two three"] * 20) + ".\n"): [],
+    ("printed.md", f"# Title\n\nPrinted by `router routes`; do not edit.\n\n{LONG}.\n"): [],
+    ("header.h", f"/* header.h - short.\n *\n * {LONG}. */\nint f(void); /* {LONG} */\nint {LONG.replace(' ', '_')};\n"): [3, 4],
+    ("rows.h", f"/* Rows:\n *   one    {LONG[:90]}\n *   three  {LONG[:90]}\n */\n"): [],
+}
+
+
+@pytest.mark.parametrize("name, text", SENTENCES)
+def test_long_sentences_are_found(name, text, tmp_path):
+    page = tmp_path / name
+    page.write_text(text)
+    done = subprocess.run([ROOT / "tests/sentences", page], capture_output=True, text=True)
+    assert [int(line.split(":")[1]) for line in done.stdout.splitlines()] == SENTENCES[name, text], done.stdout
+    assert done.returncode == bool(SENTENCES[name, text]) and not done.stderr.startswith("Traceback")
+
+
 @pytest.mark.parametrize("page", ["models.md", "metrics.md"])
 def test_pages_of_registries_are_new(page):
     assert (DOCS / page).read_text() == getattr(docs_pages, page[:-3])(), "make docs-pages"

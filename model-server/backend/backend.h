@@ -248,8 +248,8 @@ struct attn {
     uint32_t n_top, top_block;
     bool top_tail;
     /* Not 0: kv_layer.every. In the same softmax as the keys of its window a token attends to the
-     * complete entries, or with `top` to the selected ones of them, of which top[T, n_top] has the
-     * numbers if they are more than n_top. Only with window, sinks and one key-value head. */
+     * complete entries, or with `top` to the selected ones of them. If these are more than n_top,
+     * top[T, n_top] has their numbers. Only with window, sinks and one key-value head. */
     uint32_t entries;
     /* [T, n_heads, ATTN_SUMS] the softmax of each row, for merge_attention(): its largest score and
      * the sum of its weights, in the backend's own units. NULL: they are not stored. Not with top,

@@ -61,8 +61,9 @@ enum qk_norm {
     QK_NORM_PLAIN
 };
 
-/* Attention's result is multiplied by the sigmoid of a product of its input, by a matrix of its own
- * or by rows that follow those of each head's q in one matrix (with QKV_SEPARATE). BY_HEAD: the
+/* Attention's result is multiplied by the sigmoid of a product of its input. The product is by a
+ * matrix of its own, or by rows that follow those of each head's q in one matrix (with
+ * QKV_SEPARATE). BY_HEAD: the
  * matrix of its own has one row for each head; SOFTPLUS_BY_HEAD: the same with softplus. */
 enum attn_gate {
     ATTN_GATE_NONE,
@@ -138,8 +139,7 @@ struct layer_spec {
     uint32_t window; /* a token attends to itself and window - 1 before it; 0: all */
     uint32_t ahead;  /* both_ways, with a window: this many more tokens after it than before it */
     /* MIXER_ATTENTION: keys and values are also made of the rows of an encoder of texts, by the
-     * same weights without a rotation, and a token attends to them in the same softmax
-     * (T5Gemma 2) */
+     * same weights without a rotation. A token attends to them in the same softmax (T5Gemma 2). */
     bool merged;
     enum attn_mutual mutual;
     float attn_scale; /* multiplies q.k */

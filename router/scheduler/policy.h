@@ -12,8 +12,8 @@
  *     leaves up to half of the step to shorter prompts after it.
  *   - While prompts that were cut fill whole steps, another joins if it fits into half a step,
  *     or is less than half as long as any of them.
- *   - If it is the turn of an account that runs nothing, only accounts that run nothing join, and
- *     prompts that were cut get at most as many tokens as theirs, or a quarter of the budget. So
+ *   - If it is the turn of an account that runs nothing, only accounts that run nothing join.
+ *     Prompts that were cut get at most as many tokens as theirs, or a quarter of the budget. So
  *     an account with few requests waits for the running step and for a step of its own, whatever
  *     others have queued. No two steps in a row are such steps. While accounts compete, running
  *     requests and the other steps are bounded (contest.h).

@@ -5,8 +5,8 @@
  * file's suffix chooses the compiler's flags.
  *
  * Every variant of a kernel gives the same bits. That is possible because a kernel fixes the order
- * of its sums (below), uses fused multiply-adds where it says so and nowhere else
- * (-ffp-contract=off), and takes transcendental functions from mathf.h, which are made of exactly
+ * of its sums (below), and uses fused multiply-adds where it says so and nowhere else
+ * (-ffp-contract=off). It takes transcendental functions from mathf.h, which are made of exactly
  * rounded operations.
  *
  * Panels. A matrix [rows][cols] is stored as panels of 16 rows. Within a panel the 16 elements of
@@ -81,8 +81,8 @@ struct tile {
  * minus the zero point (128) times the sum of the numbers. Columns past the last are zero. y[t][i]
  * = float(sum of w x) * (w's scale * x's scale). */
 enum { INT_TILE_ROWS = 16 }; /* most rows of x that a quantised tile takes */
-/* Two steps of a panel fit 16 bits if in each half of a quad the four weights that two quads of a
- * row have there are at most 258 in magnitude together: 258 * 127 < 2^15. Bit b % 8 of byte b / 8:
+/* Two quads of a row have four weights in each half of a quad. Two steps of a panel fit 16 bits if
+ * the magnitudes of such four add up to at most 258: 258 * 127 < 2^15. Bit b % 8 of byte b / 8:
  * all pairs of steps of the b-th INT_FIT_STEPS do. */
 enum { INT_FIT_STEPS = 8, INT_FIT_MOST = 258, INT_FIT_BYTES = 512 };
 enum { INT_FIT_COLS = INT_FIT_BYTES * 8 * INT_FIT_STEPS * 4 };
