@@ -30,13 +30,13 @@ VERSION   := $(shell cat VERSION)
 PRODUCT   := headrace
 
 # ---------------------------------------------------------------- what we stand on (docs/dependencies.md)
-PKGS      := grpc libprotobuf-c libmicrohttpd gnutls libcurl libcjson libpcre2-8 libutf8proc sqlite3 libpng libjpeg libwebp libwebpdemux libseccomp libzmq zlib
+PKGS      := grpc libprotobuf-c libmicrohttpd gnutls libcurl libcjson libpcre2-8 libutf8proc sqlite3 libpng libjpeg libwebp libwebpdemux libseccomp libzmq zlib libzstd
 DEB_PAGE  := libjs-markdown-it node-dompurify node-highlight.js libjs-katex
 DEB       := build-essential pkg-config protobuf-compiler protobuf-c-compiler libgrpc-dev libprotobuf-c-dev \
              libmicrohttpd-dev libgnutls28-dev libcurl4-gnutls-dev libwslay-dev libcjson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev \
-             libpng-dev libjpeg62-turbo-dev libwebp-dev libgif-dev libseccomp-dev libzmq3-dev zlib1g-dev libcmocka-dev python3-venv curl $(DEB_PAGE)
+             libpng-dev libjpeg62-turbo-dev libwebp-dev libgif-dev libseccomp-dev libzmq3-dev zlib1g-dev libzstd-dev libcmocka-dev python3-venv curl $(DEB_PAGE)
 LIBS      := -lgrpc -lgpr -lprotobuf-c -lmicrohttpd -lgnutls -lwslay -lcjson -lpcre2-8 -lutf8proc -lm -lpthread -ldl \
-             -Wl,--push-state,--as-needed -lcurl -lsqlite3 -lpng -ljpeg -lwebp -lwebpdemux -lgif -lseccomp -lzmq -lz -Wl,--pop-state
+             -Wl,--push-state,--as-needed -lcurl -lsqlite3 -lpng -ljpeg -lwebp -lwebpdemux -lgif -lseccomp -lzmq -lz -lzstd -Wl,--pop-state
 
 # ---------------------------------------------------------------- flags
 WARN      := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \

@@ -4,13 +4,10 @@
 #include "common/buf.h"
 #include "common/err.h"
 
-struct encoding {
-    const char *name;
-    int window; /* zlib's windowBits */
-};
+struct encoding;
 
 /* The codings that are taken, for the header Accept-Encoding of a refusal. */
-#define ENCODINGS "gzip, deflate"
+#define ENCODINGS "gzip, deflate, zstd"
 
 /* Of a header Content-Encoding; `identity` and NULL have none. NULL with *known false: it is not
  * taken. */

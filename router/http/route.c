@@ -155,11 +155,9 @@ void routes_markdown(struct buf *out)
     buf_str(
         out,
         "\nBefore any route: 400 (ambiguous framing), 401 (key), 404, 405 (with `Allow`), 413 "
-        "(`--payload-limit`), 415 (not JSON, or compressed otherwise than by `gzip` or `deflate`; "
-        "`--payload-limit` is for what it decompresses to, too). `OPTIONS` of a path that is there "
-        "is "
-        "answered with "
-        "200, and `Allow` names its methods.\n"
+        "(`--payload-limit`), 415 (not JSON, or compressed otherwise than by `gzip`, `deflate` or "
+        "`zstd`; `--payload-limit` is for what it decompresses to, too). `OPTIONS` of a path that "
+        "is there is answered with 200, and `Allow` names its methods.\n"
         "\n## Streams\n\n"
         "`text/event-stream`; each event is `data: ` and one line of JSON. After 15 s without an "
         "event a comment line (`:`) is sent. Streams of `/v1/*` end with `data: [DONE]`. TGI's "

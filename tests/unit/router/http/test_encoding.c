@@ -4,9 +4,23 @@
 #include <string.h>
 #define ZLIB_CONST /* next_in is const */
 #include <zlib.h>
+#include <zstd.h>
+
+enum { ZSTD = 0 }; /* instead of zlib's windowBits */
+
+static struct buf zstd_packed(const char *text, size_t n)
+{
+    struct buf out = BUF_INIT;
+    assert_int_equal(buf_reserve(&out, ZSTD_compressBound(n)), 0);
+    out.len = ZSTD_compress(out.p, ZSTD_compressBound(n), text, n, 3);
+    assert_false(ZSTD_isError(out.len));
+    return out;
+}
 
 static struct buf packed(const char *text, size_t n, int window)
 {
+    if (window == ZSTD)
+        return zstd_packed(text, n);
     struct buf out = BUF_INIT;
     unsigned char block[4096];
     z_stream z = {.next_in = (const unsigned char *)text, .avail_in = (unsigned)n};
@@ -38,7 +52,7 @@ static void names(void **state)
     assert_true(known);
     assert_null(encoding_of("Identity", &known));
     assert_true(known);
-    static const char *const others[] = {"br", "zstd", "gzip, gzip", "gzip ", "g"};
+    static const char *const others[] = {"br", "zstd, zstd", "gzip, gzip", "gzip ", "g"};
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         assert_null(encoding_of(others[i], &known));
         assert_false(known);
@@ -51,7 +65,7 @@ static void texts_come_back(void **state)
     static const struct {
         const char *name;
         int window;
-    } forms[] = {{"gzip", 31}, {"x-gzip", 31}, {"deflate", 15}, {"deflate", -15}};
+    } forms[] = {{"gzip", 31}, {"x-gzip", 31}, {"deflate", 15}, {"deflate", -15}, {"zstd", ZSTD}};
     char text[100000];
     (void)state;
     for (size_t i = 0; i < sizeof(text); i++)
@@ -74,18 +88,72 @@ static void texts_come_back(void **state)
         }
 }
 
+static int unpacked(const char *name, struct buf in, size_t n, size_t max, struct buf *out,
+                    struct err *e)
+{
+    *out = (struct buf)BUF_INIT;
+    return encoding_unpack(row(name), in.p, n, max, out, e);
+}
+
 static void what_ends_early_is_broken(void **state)
 {
-    struct buf in = packed("some text, some text, some text", 31, 31);
+    static const char *const names[] = {"gzip", "zstd"};
     (void)state;
-    for (size_t n = 0; n < in.len; n++) {
-        struct buf out = BUF_INIT;
-        struct err e;
-        assert_int_equal(encoding_unpack(row("gzip"), in.p, n, 1000, &out, &e), -1);
-        assert_int_equal(e.kind, ERR_SYNTAX);
-        assert_null(out.p);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct buf in = packed("some text, some text, some text", 31, i ? ZSTD : 31);
+        for (size_t n = 0; n < in.len; n++) {
+            struct buf out;
+            struct err e;
+            assert_int_equal(unpacked(names[i], in, n, 1000, &out, &e), -1);
+            assert_int_equal(e.kind, ERR_SYNTAX);
+            assert_null(out.p);
+        }
+        buf_free(&in);
     }
-    buf_free(&in);
+}
+
+/* Members of gzip and frames of zstd in a row, and bytes behind them that are neither. */
+static void parts_are_one_text(void **state)
+{
+    static const char *const names[] = {"gzip", "zstd"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct buf in = packed("some ", 5, i ? ZSTD : 31), rest = packed("text", 4, i ? ZSTD : 31);
+        struct buf out;
+        struct err e;
+        buf_add(&in, rest.p, rest.len);
+        assert_int_equal(unpacked(names[i], in, in.len, 9, &out, &e), 0);
+        assert_string_equal(out.p, "some text");
+        buf_free(&out);
+        buf_str(&in, "more");
+        assert_int_equal(unpacked(names[i], in, in.len, 9, &out, &e), -1);
+        assert_int_equal(e.kind, ERR_SYNTAX);
+        buf_free(&in);
+        buf_free(&rest);
+    }
+}
+
+/* RFC 9659: a frame whose window is above 8 MiB is refused, not decoded in as much memory. */
+static void zstd_windows_are_bounded(void **state)
+{
+    (void)state;
+    for (int log = 23; log <= 24; log++) {
+        ZSTD_CCtx *c = ZSTD_createCCtx();
+        char block[4096];
+        ZSTD_inBuffer text = {"some text", 9, 0};
+        ZSTD_outBuffer to = {block, sizeof(block), 0};
+        ZSTD_CCtx_setParameter(c, ZSTD_c_windowLog, log);
+        assert_int_equal(ZSTD_compressStream2(c, &to, &text, ZSTD_e_flush), 0); /* size unknown */
+        assert_int_equal(ZSTD_compressStream2(c, &to, &text, ZSTD_e_end), 0);
+        ZSTD_freeCCtx(c);
+        struct buf in = BUF_INIT, out;
+        struct err e;
+        buf_add(&in, block, to.pos);
+        assert_int_equal(unpacked("zstd", in, in.len, 9, &out, &e), log == 23 ? 0 : -1);
+        assert_true(log == 23 || e.kind == ERR_SYNTAX);
+        buf_free(&in);
+        buf_free(&out);
+    }
 }
 
 int main(void)
@@ -94,6 +162,8 @@ int main(void)
         cmocka_unit_test(names),
         cmocka_unit_test(texts_come_back),
         cmocka_unit_test(what_ends_early_is_broken),
+        cmocka_unit_test(parts_are_one_text),
+        cmocka_unit_test(zstd_windows_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
