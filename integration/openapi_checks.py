@@ -28,6 +28,7 @@ BEYOND_A_SCHEMA = [
     r"`continue_final_message`: the last message has no text|`continue_final_message` and `add_generation_prompt` exclude",
     r"there is no adapter `",
     r"`tool_choice`",
+    r"`top_logprobs` needs `logprobs`",
     r"`functions` and `tools` exclude each other",
     r"you must use sampling when `best_of` is > 1|`seed` must not be set when `best_of` > 1",
     r"`dry_sequence_breakers` must have 1 to 256 bytes each",

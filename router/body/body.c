@@ -60,6 +60,16 @@ static void place(const struct body *b, size_t at, size_t *line, size_t *column)
             ++*column;
 }
 
+/* "messages[3]: ", if that item is read, `path` leads there and `what` does not name it itself. */
+static void name_item(const struct body *b, const char *path, const char *what, char *out, size_t n)
+{
+    const size_t len = b->list ? strlen(b->list) : 0;
+    const bool there = len && !strncmp(path, b->list, len) && (!path[len] || path[len] == '.');
+    *out = 0;
+    if (there && strncmp(what, b->list, len) != 0)
+        snprintf(out, n, "%s[%u]: ", b->list, b->item);
+}
+
 /* "`path`: what", except for messages that begin with a field's name. If `key` itself is missing,
  * `path` is that of its object, `o`. */
 static void fail_plainly(struct body *b, const char *o, const char *key, const char *path,
@@ -70,8 +80,10 @@ static void fail_plainly(struct body *b, const char *o, const char *key, const c
     if (!strncmp(what, missing, n) && !strncmp(what + n, key, n_key) && what[n + n_key] == '`')
         path = o;
     bool named = !*path || *what == '`';
-    err_set(b->e, ERR_SHAPE, "Invalid request: %s%s%s%s", named ? "" : "`", named ? "" : path,
-            named ? "" : "`: ", what);
+    char item[64];
+    name_item(b, path, what, item, sizeof(item));
+    err_set(b->e, ERR_SHAPE, "Invalid request: %s%s%s%s%s", named ? "" : "`", named ? "" : path,
+            named ? "" : "`: ", item, what);
 }
 
 static void fail_as_serde(struct body *b, struct object o, const char *key, char *path,
@@ -177,12 +189,14 @@ static void describe(const cJSON *v, char *out, size_t n, bool plain)
 /* Replaces the Rust type names of serde, which TGI's clients know, by JSON's. */
 static const char *plainly(const char *expected)
 {
-    static const char *const rows[][2] = {{"f32", "a number"},
-                                          {"u32", "a whole number from 0 to 4294967295"},
-                                          {"u64", "a whole number of 64 bits"},
-                                          {"i32", "a whole number of 32 bits"},
-                                          {"a sequence", "a list"},
-                                          {"a map", "an object"}};
+    static const char *const rows[][2] = {
+        {"f32", "a number"},
+        {"u32", "a whole number from 0 to 4294967295"},
+        {"u64", "a whole number of 64 bits"},
+        {"i32", "a whole number of 32 bits"},
+        {"a sequence", "a list"},
+        {"a map", "an object"},
+        {"adjacently tagged enum GrammarType", "an object with a `type`"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (!strcmp(rows[i][0], expected))
             return rows[i][1];

@@ -18,6 +18,8 @@ struct body {
     struct err *e;
     bool failed;
     const char *warnings; /* from body_warn(); NULL: none */
+    const char *list;     /* whose item is being read: body_item(); NULL: none */
+    uint32_t item;
     /* not a TGI route: null means absent in every field, and messages use plain words */
     bool plain;
 };
@@ -41,6 +43,13 @@ const cJSON *body_get(struct body *b, struct object o, const char *key, bool req
 /* Fails the body with ERR_SHAPE: "<path>: <what> at line L column C". */
 void body_fail(struct body *b, struct object o, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* From now on errors of `list`, a member of the body, say that they are about this item of it:
+ * "messages[3]: missing field `role`". NULL: of no list. With b->plain alone. */
+static inline void body_item(struct body *b, const char *list, uint32_t item)
+{
+    b->list = list;
+    b->item = item;
+}
 /* Fails the body with an error of this kind: "`key` is not supported". */
 void body_unsupported(struct body *b, enum err_kind kind, const char *key);
 /* Fails the body where an allocation failed: the client's fault if its arena is full, ours (500)
@@ -108,8 +117,6 @@ bool body_locate(const char *text, size_t n, const char *path, const char *key, 
 /* Reads `model` from an unparsed body: the first member of that name, if it is a string. In `a`;
  * NULL: none. */
 const char *body_model(const char *p, size_t n, struct arena *a);
-/* The same of another member that is a text. */
-const char *body_text(const char *p, size_t n, const char *name, struct arena *a);
 /* The same of another member that is a text. */
 const char *body_text(const char *p, size_t n, const char *name, struct arena *a);
 #endif

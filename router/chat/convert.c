@@ -12,7 +12,9 @@ bool convert_tools(struct body *b, struct object root, cJSON *chat,
     if (!json_first(given))
         return false;
     cJSON *list = cJSON_AddArrayToObject(chat, "tools");
+    uint32_t i = 0;
     for (const cJSON *k = json_first(given); k && !b->failed; k = k->next) {
+        body_item(b, "tools", i++);
         cJSON *tool = one(b, root, k), *member;
         while (cJSON_IsArray(tool) && (member = cJSON_DetachItemFromArray(tool, 0)))
             cJSON_AddItemToArray(list, member);
@@ -21,6 +23,7 @@ bool convert_tools(struct body *b, struct object root, cJSON *chat,
         else if (tool)
             cJSON_AddItemToArray(list, tool);
     }
+    body_item(b, NULL, 0);
     return list && list->child;
 }
 

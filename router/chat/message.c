@@ -23,7 +23,7 @@ const char *message_check(cJSON *m, bool eyes)
     if (!cJSON_IsObject(m))
         return "a message must be an object";
     if (!json_str(m, "role", NULL))
-        return "missing field `role`";
+        return json_get(m, "role") ? "`role` must be a string" : "missing field `role`";
     if (cJSON_IsArray(content))
         return parts_check(content, json_str(m, "role", ""), eyes);
     if (content && !cJSON_IsString(content) && !cJSON_IsNull(content))

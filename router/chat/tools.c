@@ -219,6 +219,13 @@ static bool is_required(const struct tools *t, const char *word)
     return !strcmp(word, "required") || (!strcmp(word, "any") && t->n && !declared(t, word));
 }
 
+/* May the model answer without a call? */
+static bool is_free(const cJSON *choice, const char *word)
+{
+    return !strcmp(word, "auto") ? !cJSON_IsObject(choice)
+                                 : !strcmp(word, "none") && cJSON_IsString(choice);
+}
+
 static int choose(struct body *b, struct object root, struct tools *t, struct err *e)
 {
     const cJSON *choice = body_get(b, root, "tool_choice", false);
@@ -232,6 +239,8 @@ static int choose(struct body *b, struct object root, struct tools *t, struct er
     t->prompt = body_str(b, root, "tool_prompt", false);
     t->several = body_opt_bool(b, root, "parallel_tool_calls", false);
     t->single = !body_opt_bool(b, root, "parallel_tool_calls", true);
+    if (!t->list && (subset || !word || !is_free(choice, word)))
+        body_fail(b, root, "tool_choice", "`tool_choice` needs `tools`");
     if (b->failed)
         return -1;
     if (subset || !word)
@@ -239,7 +248,7 @@ static int choose(struct body *b, struct object root, struct tools *t, struct er
     if (!strcmp(word, "none") && cJSON_IsString(choice))
         t->list = NULL;
     else if (cJSON_IsString(choice) && is_required(t, word))
-        t->forced = t->list != NULL;
+        t->forced = true;
     else if (strcmp(word, "auto") != 0 || cJSON_IsObject(choice))
         return force(b, t, word, e);
     return 0;

@@ -164,14 +164,16 @@ static int check_input(const struct validator *v, const struct ask *q, struct er
 
 /* Checks ids from the client, or from a tokenizer with a larger vocabulary than the model. The
  * placeholders of images may be outside it (Llama 3.2 Vision): no logit is theirs. */
-static int check_ids(const struct validator *v, const struct gen_request *r, struct err *e)
+static int check_ids(const struct validator *v, const char *input, const struct gen_request *r,
+                     struct err *e)
 {
     const bool images = r->n_media > 0;
     const uint32_t placeholder = images ? vision_token(v->media.vision) : 0;
     assert(r->ids || !r->n_ids);
     for (uint32_t i = 0; i < r->n_ids; i++)
         if (r->ids[i] >= v->vocab_size && !(images && r->ids[i] == placeholder))
-            REFUSE("token id %u is outside the vocabulary of %u", r->ids[i], v->vocab_size);
+            REFUSE("`%s`: token id %u is outside the vocabulary of %u", input, r->ids[i],
+                   v->vocab_size);
     return 0;
 }
 
@@ -509,7 +511,8 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
         return -1;
     /* the decoder's prompt may be longer than an empty text */
     const uint32_t counted = first.set && r->n_ids < 2 ? 2 : r->n_ids;
-    if (check_ids(v, r, e) != 0 || budget(v, q, counted, &r->params.max_new_tokens, e) != 0 ||
+    if (check_ids(v, input_name(q), r, e) != 0 ||
+        budget(v, q, counted, &r->params.max_new_tokens, e) != 0 ||
         check_prompt_logprobs(q, r->n_ids, e) != 0)
         return -1;
     r->n_input = r->n_ids;

@@ -30,11 +30,8 @@ static void refuse_block(struct turn *t, const cJSON *block)
 static const char *needed(struct turn *t, const cJSON *block, const char *member)
 {
     const char *text = json_str(block, member, NULL);
-    char at[32] = "";
-    if (!strcmp(t->field, "messages"))
-        snprintf(at, sizeof(at), "messages[%u]: ", t->message);
     if (!text)
-        body_fail(t->b, t->root, t->field, "%sa block of type `%.40s` has no `%s`", at,
+        body_fail(t->b, t->root, t->field, "a block of type `%.40s` has no `%s`",
                   json_str(block, "type", ""), member);
     return text ? text : "";
 }
@@ -164,8 +161,7 @@ static void tool_use(struct turn *t, const cJSON *block)
     cJSON_AddStringToObject(call, "type", "function");
     cJSON_AddStringToObject(f, "name", needed(t, block, "name"));
     if (!cJSON_IsObject(input))
-        body_fail(t->b, t->root, "messages", "messages[%u]: `input` of a `tool_use` is an object",
-                  t->message);
+        body_fail(t->b, t->root, "messages", "the `input` of a `tool_use` is an object");
     cJSON_AddItemToObject(f, "arguments",
                           cJSON_IsObject(input) ? cJSON_Duplicate(input, true)
                                                 : cJSON_CreateObject());
@@ -225,13 +221,14 @@ static void end_message(struct turn *t, const char *role, bool plain)
 
 static void read_message(struct turn *t, const cJSON *m)
 {
-    const char *role = json_str(m, "role", "");
-    const cJSON *content = json_get(m, "content");
+    const struct object o = {m, "messages"};
+    const char *given = body_str(t->b, o, "role", true), *role = given ? given : "";
+    const cJSON *content = body_get(t->b, o, "content", true);
     bool assistant = !strcmp(role, "assistant");
-    if (!assistant && strcmp(role, "user") != 0 && strcmp(role, "system") != 0)
+    if (given && !assistant && strcmp(role, "user") != 0 && strcmp(role, "system") != 0)
         body_fail(t->b, t->root, "messages", "unknown role `%.40s`", role);
-    if (!cJSON_IsString(content) && !cJSON_IsArray(content))
-        body_fail(t->b, t->root, "messages", "missing field `content`");
+    if (content && !cJSON_IsString(content) && !cJSON_IsArray(content))
+        body_mistyped(t->b, o, "content", content, "a string or a list of blocks");
     convert_clear(&t->content);
     buf_reset(&t->thoughts);
     if (cJSON_IsString(content))
@@ -248,7 +245,9 @@ static cJSON *messages(struct body *b, struct object root, bool eyes)
     const cJSON *system = body_get(b, root, "system", false);
     struct turn t = {
         .b = b, .root = root, .field = "messages", .list = cJSON_CreateArray(), .eyes = eyes};
-    if (list && (!cJSON_IsArray(list) || !list->child))
+    if (list && !cJSON_IsArray(list))
+        body_mistyped(b, root, "messages", list, "a sequence");
+    else if (list && !list->child)
         body_fail(b, root, "messages", "at least one message is required");
     if (system && !cJSON_IsString(system) && !cJSON_IsArray(system))
         body_mistyped(b, root, "system", system, "a string or a list of text blocks");
@@ -258,8 +257,11 @@ static cJSON *messages(struct body *b, struct object root, bool eyes)
         t.field = "messages";
         add_message(&t, "system", &t.content);
     }
-    for (const cJSON *m = json_first(list); m && !b->failed; m = m->next, t.message++)
+    for (const cJSON *m = json_first(list); m && !b->failed; m = m->next, t.message++) {
+        body_item(b, "messages", t.message);
         read_message(&t, m);
+    }
+    body_item(b, NULL, 0);
     convert_clear(&t.content);
     buf_free(&t.thoughts);
     return t.list;
@@ -410,9 +412,14 @@ static bool change_tools(struct body *b, struct object root, cJSON *chat)
 
 static void tools(struct body *b, struct object root, cJSON *chat)
 {
-    cJSON *none = cJSON_CreateObject(); /* a choice without tools is checked, and has no effect */
+    cJSON *none = cJSON_CreateObject(); /* a choice of tools that are left out has no effect */
     convert_tools(b, root, chat, tool);
-    tool_choice(b, root, change_tools(b, root, chat) ? chat : none);
+    const bool any = change_tools(b, root, chat);
+    tool_choice(b, root, any ? chat : none);
+    const char *type = json_str(json_get(root.json, "tool_choice"), "type", "");
+    if (!any && !json_first(json_get(root.json, "tools")) &&
+        (!strcmp(type, "any") || !strcmp(type, "tool")))
+        body_fail(b, root, "tool_choice", "`tool_choice` needs `tools`");
     cJSON_Delete(none);
 }
 

@@ -145,10 +145,16 @@ static cJSON *messages(struct body *b, struct object root)
 {
     const cJSON *list = body_get(b, root, "messages", true);
     cJSON *to = cJSON_CreateArray();
-    if (list && (!cJSON_IsArray(list) || !list->child))
+    uint32_t i = 0;
+    if (list && !cJSON_IsArray(list))
+        body_mistyped(b, root, "messages", list, "a sequence");
+    else if (list && !list->child)
         body_fail(b, root, "messages", "at least one message is required");
-    for (const cJSON *m = json_first(list); m && !b->failed; m = m->next)
+    for (const cJSON *m = json_first(list); m && !b->failed; m = m->next) {
+        body_item(b, "messages", i++);
         cJSON_AddItemToArray(to, convert_message(b, m));
+    }
+    body_item(b, NULL, 0);
     return to;
 }
 

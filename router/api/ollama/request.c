@@ -149,8 +149,12 @@ static void add_messages(struct body *b, cJSON *to, const cJSON *messages)
     struct call_ids all = {0};
     if (messages && !cJSON_IsArray(messages))
         body_mistyped(b, body_root(b), "messages", messages, "a sequence");
-    for (const cJSON *m = json_first(messages); m; m = m->next)
+    uint32_t i = 0;
+    for (const cJSON *m = json_first(messages); m; m = m->next) {
+        body_item(b, "messages", i++);
         cJSON_AddItemToArray(list, convert(b, m, &all));
+    }
+    body_item(b, NULL, 0);
     call_ids_free(&all);
 }
 

@@ -422,6 +422,8 @@ int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
     read_split(&b, root, r);
     body_tokens(&b, root, edge_limits(c->edge)->max_input_tokens, q);
     o->logprobs |= q->n_logprob_ids > 0;
+    if (q->top_n_tokens.v > 0 && !o->logprobs)
+        body_fail(&b, root, q->top_name, "`top_logprobs` needs `logprobs` to be true");
     q->add_special_tokens = body_opt_bool(&b, root, "add_special_tokens", false);
     o->asks = q;
     o->n_asks = 1;

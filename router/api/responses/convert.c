@@ -339,7 +339,9 @@ static void read_item(struct talk *t, const cJSON *item)
     if (json_get(item, "type") && !json_str(item, "type", NULL))
         type = "(none)";
     char *summary = NULL;
-    if (!strcmp(type, "message"))
+    if (!cJSON_IsObject(item))
+        body_mistyped(t->b, t->root, t->key, item, "an object");
+    else if (!strcmp(type, "message"))
         message(t, item);
     else if (!strcmp(type, "function_call"))
         function_call(t, item);
@@ -380,8 +382,12 @@ static cJSON *messages(struct body *b, struct object root, const struct response
         add_message(&t, "user", input->valuestring);
     else if (input && (!cJSON_IsArray(input) || (alone && !input->child)))
         body_fail(b, root, "input", "a string or a list of items is required");
-    for (const cJSON *k = json_first(input); k && !b->failed; k = k->next)
+    uint32_t n = 0;
+    for (const cJSON *k = json_first(input); k && !b->failed; k = k->next) {
+        body_item(b, "input", n++);
         read_item(&t, k);
+    }
+    body_item(b, NULL, 0);
     settle(&t);
     if (p->compact)
         add_message(&t, "user", compact_question);
@@ -393,8 +399,12 @@ void responses_check_items(struct body *b, struct object root, const char *key, 
                            bool eyes)
 {
     struct talk t = {.b = b, .root = root, .list = cJSON_CreateArray(), .eyes = eyes, .key = key};
-    for (const cJSON *k = json_first(items); k && !b->failed; k = k->next)
+    uint32_t n = 0;
+    for (const cJSON *k = json_first(items); k && !b->failed; k = k->next) {
+        body_item(b, key, n++);
         read_item(&t, k);
+    }
+    body_item(b, NULL, 0);
     settle(&t);
     buf_free(&t.grown);
     cJSON_Delete(t.list);

@@ -170,6 +170,18 @@ static void tool_choice(struct body *b, struct object root, cJSON *chat)
                   "or `allowed_tools` with a `mode` of `auto` or `required` and `tools`");
 }
 
+/* Checks the choice of a body without tools. */
+static void choose_nothing(struct body *b, struct object root)
+{
+    cJSON *none = cJSON_CreateObject();
+    tool_choice(b, root, none);
+    const cJSON *choice = json_get(none, "tool_choice");
+    const char *word = cJSON_IsString(choice) ? choice->valuestring : "";
+    if (choice && strcmp(word, "auto") != 0 && strcmp(word, "none") != 0)
+        body_fail(b, root, "tool_choice", "`tool_choice` needs `tools`");
+    cJSON_Delete(none);
+}
+
 /* Items `additional_tools` add to the tools of the body. */
 static void add_tools(struct body *b, const cJSON *items)
 {
@@ -191,8 +203,10 @@ void responses_tools(struct body *b, struct object root, cJSON *chat, struct res
     add_tools(b, json_get(root.json, "input"));
     p->tools = json_get(root.json, "tools");
     const bool any = convert_tools(b, root, chat, one_tool);
-    if (!json_first(p->tools))
+    if (!json_first(p->tools)) {
+        choose_nothing(b, root);
         return;
+    }
     tool_choice(b, root, chat);
     if (!any) { /* all were omitted: nothing to choose from */
         cJSON_DeleteItemFromObjectCaseSensitive(chat, "tool_choice");
