@@ -27,7 +27,7 @@ $("mode").value = "chat";
 for (const [k, [value, min, max]] of Object.entries(limits)) Object.assign($(k), { value, min, max: max || "" });
 $("talk").append($("hello"));
 Object.assign(global, {
-  document: { getElementById: $, documentElement: new El(), createElement: n => new El(n), addEventListener: listen, activeElement: new El("body"), hidden: false, querySelector: () => null, querySelectorAll: () => [] },
+  document: { getElementById: $, documentElement: new El(), body: new El("body"), createElement: n => new El(n), addEventListener: listen, activeElement: new El("body"), hidden: false, querySelector: () => null, querySelectorAll: () => [] },
   location: { pathname: "/", origin: process.argv[2] }, matchMedia: () => ({ matches: false }), innerWidth: 800, innerHeight: 600, requestAnimationFrame: f => setTimeout(f, 5), Option: class extends El { }, addEventListener: listen, getComputedStyle: () => ({}),
 });
 const base = process.argv[2], real = fetch; global.fetch = (p, o) => real(new URL(p, base), o);

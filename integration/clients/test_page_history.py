@@ -33,6 +33,18 @@ def test_a_reload_in_mid_answer_keeps_what_was_said(s, browser):
     idle(s)
 
 
+def test_a_reload_keeps_what_is_being_written(s, browser):
+    with Visit(browser, s.url) as v:
+        v.page.locator("#say").press_sequentially("A long question,")
+        v.page.reload()
+        v.until("document.getElementById('state').textContent === 'ready'")
+        assert v.page.input_value("#say") == "A long question,"
+        v.say("Hello!")
+        v.page.reload()
+        v.until("document.getElementById('state').textContent === 'ready'")
+        assert v.page.input_value("#say") == ""
+
+
 def test_history_is_listed_renamed_deleted(s, browser):
     with Visit(browser, s.url) as v:
         v.set(temperature=0, max_tokens=10)

@@ -93,6 +93,42 @@ def test_stop_in_mid_answer(browser):
         assert [m["role"] for m in v.bodies[-1][1]["messages"]] == ["user", "assistant", "user"]
 
 
+def test_who_reads_further_up_is_left_there(s, browser):
+    """The page follows an answer for who is at its end; for others it stays where it is, and a button leads down."""
+    with Visit(browser, s.url, viewport={"width": 700, "height": 420}) as v:
+        for part in range(4):
+            v.say(f"Tell me a story about a rabbit, part {part}.")
+        far = "(t => t.scrollHeight - t.scrollTop - t.clientHeight)(document.getElementById('talk'))"
+        latest = v.page.get_by_role("button", name="To the latest message")
+        assert v.page.evaluate(far) < 2 and not latest.is_visible()
+        v.say("Tell me a story about a fox.", wait=False)
+        v.until("document.getElementById('go').textContent === 'Stop'")
+        v.page.evaluate("document.getElementById('talk').scrollTop = 0")
+        v.ended()
+        assert v.page.evaluate("document.getElementById('talk').scrollTop") == 0 and latest.is_visible()
+        v.shot("further-up")
+        latest.click()
+        assert v.page.evaluate(far) < 2 and not latest.is_visible()
+
+
+def test_what_waits_for_the_end_of_an_answer_says_so(s, browser):
+    with Visit(browser, s.url) as v:
+        v.say("Hello!")
+        v.endless()
+        v.say("Tell me a story.", wait=False)
+        v.until("document.getElementById('go').textContent === 'Stop'")
+        first, toast = v.page.locator(".turn.user").first, v.page.locator("#toast")
+        for name in ("Edit", "Answer again"):
+            v.page.evaluate("document.getElementById('toast').hidden = true")
+            v.page.locator(".turn").nth(int(name != "Edit")).get_by_role("button", name=name).first.click()
+            assert "is being written" in toast.inner_text() and v.page.locator("form.edit").count() == 0
+        assert first.get_by_role("button", name="Edit").evaluate("e => getComputedStyle(e).opacity") == "0.4"
+        v.page.click("#go")
+        v.ended()
+        first.get_by_role("button", name="Edit").click()
+        assert v.page.locator("form.edit").count() == 1
+
+
 def test_what_is_set_is_what_is_sent(s, browser):
     with Visit(browser, s.url) as v:
         v.set(temperature=1.5, top_p=0.9, top_k=30, min_p=0.01, max_tokens=12, seed=7, system="Be kind.")

@@ -1,5 +1,16 @@
 /* answer: one request, and the answer to it as it comes. */
 let running = null, info = null;
+/* `by`: what stops the answer that is being written; null: there is none. */
+function answering(by) {
+  running = by;
+  $("go").textContent = by ? "Stop" : "Send";
+  document.body.classList.toggle("answering", Boolean(by));
+}
+/* Nothing is changed below an answer that is being written. */
+function idle() {
+  if (running) tell("An answer is being written: stop it first, or wait for its end.");
+  return !running;
+}
 const model = () => $("models").value || (info && info.model_id) || "tgi";
 /* The body without what only this page wants to know. */
 function request(messages, text) {
@@ -74,14 +85,14 @@ function writer(m) {
     if (m.content && !think.ended) { think.ended = true; think.open = false } /* folded away once the answer begins */
   }
   function paint() {
-    const start = performance.now(), t = $("talk"), low = t.scrollHeight - t.scrollTop - t.clientHeight < 40;
+    const start = performance.now(), low = atEnd();
     waiting = false;
     if (over) return;
     if (m.thought) thoughts();
     if (plain) for (; painted < pieces.length; painted++) token(body, ...pieces[painted]);
     else if (format(body, m.content)) body.className = "text rich";
     foot.textContent = time.text();
-    if (low) t.scrollTop = t.scrollHeight;
+    if (low) toEnd();
     if (start - saved > 1000) { saved = start; keep() } /* a reload in mid-answer loses a second of it */
     cost = performance.now() - start;
   }
@@ -93,6 +104,7 @@ function writer(m) {
       document.hidden || cost > 20 ? setTimeout(paint, 250) : requestAnimationFrame(paint);
     },
     end() {
+      const low = atEnd(); /* who reads further up stays there */
       over = true;
       if (pieces.length) heard.set(m, pieces);
       aloud();
@@ -100,7 +112,7 @@ function writer(m) {
       complete(m, turn, body, foot);
       turn.setAttribute("aria-busy", "false"); /* now it is read aloud; the turns before it stay as they are, or they would be as well */
       gauge();
-      $("talk").scrollTop = $("talk").scrollHeight;
+      low ? toEnd() : below();
     },
   };
 }
@@ -137,10 +149,10 @@ async function stream(m, body, path, signal, w) {
 }
 /* Answer a message of the user's. `cap` bounds the answer where a trimmed prompt left little room. */
 async function respond(user, cap) {
-  const [path, body] = request(user.text ? null : messages(user.id), user.content), of = talk, mine = running = new AbortController();
+  const [path, body] = request(user.text ? null : messages(user.id), user.content), of = talk, mine = new AbortController();
   if (cap) body.max_tokens = Math.min(cap, body.max_tokens || cap);
   const m = add("assistant", "", user.id, user.text ? { text: true } : {}), w = writer(m);
-  $("go").textContent = "Stop";
+  answering(mine);
   keep();
   try {
     m.note = await stream(m, body, path, mine.signal, w);
@@ -151,10 +163,7 @@ async function respond(user, cap) {
   }
   w.paint();
   if (of.list.includes(m)) keep(of); /* unless it was deleted meanwhile */
-  if (running === mine) {
-    running = null;
-    $("go").textContent = "Send";
-  }
+  if (running === mine) answering(null);
   if (w.turn.isConnected) w.end();
   list();
 }
@@ -164,7 +173,7 @@ function send(text) {
 }
 const showNew = m => { show(m); return m };
 function again(m) {
-  if (running || !inOrder()) return;
+  if (!idle() || !inOrder()) return;
   const user = find(m.parent);
   if (!m.content) drop(m); /* an error is no version */
   talk.at = user.id;
@@ -176,6 +185,7 @@ function say() {
   const text = $("say").value;
   if (running || !text.trim() && !attachments.length || !inOrder()) return;
   $("say").value = "";
+  store.remove("draft");
   grow();
   send(text);
 }
@@ -184,7 +194,7 @@ function say() {
 /* Leave out as few of the oldest exchanges as will do, by the server's own count of tokens, and answer the last message again. */
 async function trim() {
   const all = path().filter(m => !m.text), users = all.filter(m => m.role === "user" && said(m).length), last = all[all.length - 1], was = talk.from;
-  if (running || !users.length) return;
+  if (!idle() || !users.length) return;
   const failed = last.role === "assistant" && last.full, want = Math.min(number("max_tokens") || most(), Math.floor(most() / 4));
   const size = async from => {
     talk.from = from.id;

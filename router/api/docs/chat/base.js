@@ -24,7 +24,7 @@ function button(parent, text, does, label) {
 /* Where the browser forbids its storage, things live as long as the page. The key of the API never reaches the disk. */
 const memory = new Map();
 const store = {
-  in(k) { return k === "key" || k === "talk" ? sessionStorage : localStorage },
+  in(k) { return k === "key" || k === "talk" || k === "draft" ? sessionStorage : localStorage },
   get(k) { try { return this.in(k).getItem("ui." + k) } catch { return memory.has(k) ? memory.get(k) : null } },
   /* false: it is not kept */
   set(k, v) { try { this.in(k).setItem("ui." + k, v); return true } catch { memory.set(k, v); return false } },

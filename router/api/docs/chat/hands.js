@@ -1,6 +1,8 @@
 /* hands: keys, and the beginning. */
 const grow = () => { const s = $("say"); s.style.height = "auto"; s.style.height = s.scrollHeight + "px" };
-$("say").oninput = grow;
+$("say").oninput = () => { grow(); store.set("draft", $("say").value) };
+$("talk").onscroll = () => below();
+$("latest").onclick = () => { toEnd(); $("say").focus() };
 $("ask").onsubmit = e => { e.preventDefault(); running ? running.abort() : say() };
 $("say").onkeydown = e => {
   if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); say() }
@@ -25,5 +27,7 @@ const was = store.get("talk"), before_reload = was && kept(was);
 if (before_reload) talk = before_reload;
 tint(store.get("tint") === "1");
 render();
+$("say").value = store.get("draft") || "";
+grow();
 list();
 look();

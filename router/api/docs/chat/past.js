@@ -63,8 +63,7 @@ function visit(id) {
 }
 function leave() {
   if (running) running.abort();
-  running = null;
-  $("go").textContent = "Send";
+  answering(null);
   $("tip").hidden = true;
   $("toast").hidden = true;
   shed();

@@ -3,6 +3,15 @@ const heard = new WeakMap(); /* of answers of this visit: their tokens, as [text
 const asTokens = new WeakSet(); /* of these, the ones that are shown so */
 const inTokens = m => heard.has(m) && (m.text || !rich || asTokens.has(m) || $("tint").checked);
 
+/* ---- where one reads: the page follows an answer only for who is at its end */
+const distance = () => { const t = $("talk"); return t.scrollHeight - t.scrollTop - t.clientHeight };
+const atEnd = () => distance() < 40;
+const below = () => { $("latest").hidden = distance() < 200 };
+function toEnd() {
+  $("talk").scrollTop = $("talk").scrollHeight;
+  below();
+}
+
 let silence = 0;
 function render() {
   const t = $("talk");
@@ -19,6 +28,7 @@ function render() {
   });
   greet();
   gauge();
+  below();
 }
 const aloud = () => $("talk").setAttribute("aria-live", "polite");
 function cut() {
@@ -35,7 +45,7 @@ function show(m) {
   const body = make(turn, "div", "text"), foot = make(turn, "div", "foot");
   fill(body, m);
   complete(m, turn, body, foot);
-  $("talk").scrollTop = $("talk").scrollHeight;
+  toEnd();
   return { turn, body, foot };
 }
 /* What stands below a message that is complete. */
@@ -64,13 +74,15 @@ function finish(m, turn, body, foot) {
   if (m.note) make(foot, "span", "note", m.note);
   const all = versions(m), at = all.indexOf(m);
   if (all.length > 1) {
-    const box = make(foot, "span", "versions"), go = step => () => { if (!running) turnTo(all[at + step], turn, step) };
+    const box = make(foot, "span", "versions"), go = step => () => { if (idle()) turnTo(all[at + step], turn, step) };
     const back = button(box, "‹", go(-1), "Previous version"), where = make(box, "span", "", at + 1 + "/" + all.length), on = button(box, "›", go(1), "Next version");
     where.setAttribute("aria-label", "Version " + (at + 1) + " of " + all.length);
+    back.className = on.className = "waits";
     back.disabled = at === 0;
     on.disabled = at === all.length - 1;
   }
-  if (m.role === "user") { button(foot, "Edit", () => edit(m, turn, body)); return }
+  const change = (text, does, label) => { button(foot, text, does, label).className = "waits" }; /* not below an answer that is being written */
+  if (m.role === "user") { change("Edit", () => edit(m, turn, body)); return }
   if (m.content) { const b = button(foot, "Copy", () => copy(m.content, b)) }
   if (heard.has(m) && rich && !m.text) {
     const b = button(foot, "Tokens", () => {
@@ -80,8 +92,8 @@ function finish(m, turn, body, foot) {
     }, "Show the tokens and how likely they were");
     b.setAttribute("aria-pressed", asTokens.has(m));
   }
-  button(foot, "Again", () => again(m), "Answer again");
-  if (m.content && !m.text) button(foot, "Edit", () => edit(m, turn, body));
+  change("Again", () => again(m), "Answer again");
+  if (m.content && !m.text) change("Edit", () => edit(m, turn, body));
 }
 /* Show another version; the hand stays where it was. */
 function turnTo(m, turn, step) {
@@ -94,7 +106,7 @@ function turnTo(m, turn, step) {
 }
 /* A changed message is a new version; the old one, and what followed it, stays. */
 function edit(m, turn, body) {
-  if (running) return;
+  if (!idle()) return;
   const box = make(turn, "form", "edit"), input = make(box, "textarea", ""), foot = make(box, "div", "");
   const close = () => { box.remove(); body.hidden = false };
   body.hidden = true;
