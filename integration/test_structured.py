@@ -378,6 +378,8 @@ def test_grammars_of_llama_cpp_and_lark(s):
     for form in (
         {"grammar": gbnf},
         {"guided_grammar": gbnf},
+        {"ebnf": gbnf},
+        {"guided_grammar": gbnf, "structured_outputs": {"grammar": gbnf}},
         {"structured_outputs": {"grammar": gbnf}},
         {"response_format": {"type": "grammar", "value": gbnf}},
         {"grammar": {"type": "grammar", "value": gbnf}},
@@ -386,6 +388,7 @@ def test_grammars_of_llama_cpp_and_lark(s):
         assert re.match(r"\[[\[\]0-9,]*$", text), text
     assert re.fullmatch("(?i)yes [a-f]{3}", completion(s, grammar=lark))
     assert completion(s, grammar='root ::= "a"{5}') == "aaaaa"
+    assert re.fullmatch(r"\d{3}", completion(s, regex=r"\d{3}"))
     r = s.post("/generate", {"inputs": "a", "parameters": {"grammar": {"type": "grammar", "value": 'root ::= "x" "y"'}}})
     assert r.json()["generated_text"] == "xy"
     for bad in ("root ::= a", "start: /(/", "root ::= b\nb ::= c\nc ::= b"):

@@ -217,6 +217,8 @@ static gnode atom(struct grammar *g)
         return skip_before(g, string_atom(g));
     if (grammar_take(g, "/"))
         return skip_before(g, regex_atom(g));
+    if (grammar_take(g, "%"))
+        return grammar_fail(g, "a directive that is not supported:", at, 1 + name(g));
     size_t n = name(g);
     if (!n)
         return grammar_fail(g, "an unexpected character", at, g->at < g->n);
@@ -347,15 +349,63 @@ static void read_ignored(struct grammar *g)
         g->ignore = grammar_repeat(g, all, 0, TERM_UNBOUNDED);
 }
 
+/* llguidance's first line, with options. */
+static void header(struct grammar *g)
+{
+    blanks(g);
+    bool none = grammar_take(g, "{");
+    blanks(g);
+    if (!none || !grammar_take(g, "}"))
+        grammar_fail(g, "options of %llguidance are not supported", "", 0);
+}
+
+/* After `capture`: nothing, or = and the name. */
+static void capture_name(struct grammar *g)
+{
+    struct buf text = BUF_INIT;
+    uint32_t first;
+    if (!grammar_take(g, "="))
+        return;
+    blanks(g);
+    if (grammar_take(g, "\""))
+        string(g, &text, &first);
+    else
+        grammar_fail(g, "the name of a capture is a string", "", 0);
+    buf_free(&text);
+}
+
+/* llguidance's attributes of a rule. `capture` names a part of the text for the client, which finds
+ * it by itself. The others (`max_tokens`, `stop`, `temperature` ...) would change the text. */
+static void attributes(struct grammar *g)
+{
+    blanks(g);
+    if (!grammar_take(g, "["))
+        return;
+    do {
+        blanks(g);
+        const char *at = g->text + g->at;
+        const size_t n = name(g);
+        blanks(g);
+        if (n != 7 || memcmp(at, "capture", n) != 0)
+            grammar_fail(g, "an attribute of a rule that is not supported:", at, n);
+        capture_name(g);
+        blanks(g);
+    } while (!g->failed && grammar_take(g, ","));
+    if (!grammar_take(g, "]"))
+        grammar_fail(g, "attributes of a rule without end", "", 0);
+}
+
 static void statement(struct grammar *g)
 {
-    if (grammar_take(g, "%import")) {
+    if (grammar_take(g, "%llguidance")) {
+        header(g);
+    } else if (grammar_take(g, "%import")) {
         import(g);
     } else if (grammar_take(g, "%ignore")) {
         while (grammar_more(g) && grammar_peek(g) != '\n')
             g->at++;
     } else if (grammar_peek(g) == '%') {
-        grammar_fail(g, "this directive is not supported", "", 0);
+        atom(g); /* refuses it by name */
     } else {
         while (grammar_take(g, "?") || grammar_take(g, "!"))
             ;
@@ -363,6 +413,7 @@ static void statement(struct grammar *g)
         size_t n = name(g);
         uint32_t priority;
         g->in_terminal = is_terminal(at, n);
+        attributes(g);
         blanks(g);
         if (grammar_take(g, "."))
             grammar_number(g, &priority);

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from serving import Scripted  # noqa: E402
+from serving import DEMO, Scripted, Service  # noqa: E402
 
 os.environ |= {"OPENAI_API_KEY": "-", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
 # Tools first: their texts have brackets. What a tool said is what the model says next.
@@ -310,6 +310,54 @@ def test_autogen(s):
         assert (await typed.run(task=says(PERSON))).messages[-1].content == Person(name="Ann", age=3)
 
     asyncio.run(talk())
+
+
+def test_browser_use(s, monkeypatch):
+    monkeypatch.setenv("ANONYMIZED_TELEMETRY", "false")
+    browser_use, pydantic = need("browser_use", "pydantic")
+    from browser_use.llm.messages import SystemMessage, UserMessage
+
+    class Person(pydantic.BaseModel):
+        name: str
+        age: int
+
+    async def talk():
+        clients = [(browser_use.ChatOpenAI(model="m", base_url=s.url + "/v1", api_key="-"), PERSON)]
+        clients.append((browser_use.ChatAnthropic(model="m", base_url=s.url, api_key="-"), forced("Person")))
+        for client, answer in clients:
+            plain = await client.ainvoke([SystemMessage(content="Be brief."), UserMessage(content=says("Hello."))])
+            assert plain.completion == "Hello." and plain.usage.completion_tokens > 0
+            typed = await client.ainvoke([UserMessage(content=says(answer))], output_format=Person)
+            assert typed.completion == Person(name="Ann", age=3)
+
+    asyncio.run(talk())
+
+
+def test_guidance():
+    """By its classes for OpenAI, vLLM and SGLang, whose grammars are in llguidance's notation, with the demo model."""
+    guidance, pydantic = need("guidance", "pydantic")
+    from guidance.models.experimental import SglangModel, VLLMModel
+
+    class Person(pydantic.BaseModel):
+        name: str = pydantic.Field(max_length=9)
+        age: int
+
+    def ask(kind, part):
+        model = kind("demo", base_url=demo.url + "/v1", api_key="-", echo=False)
+        with guidance.user():
+            model += "Say a number."
+        with guidance.assistant():
+            model += part
+        return model["it"] if "it" in model else str(model)
+
+    with Service(DEMO) as demo:
+        assert len(ask(guidance.models.OpenAI, guidance.gen("it", max_tokens=9))) > 3
+        assert Person.model_validate_json(ask(guidance.models.OpenAI, guidance.json("it", schema=Person)))
+        for kind in (VLLMModel, SglangModel):
+            assert ask(kind, guidance.select(["red", "green"], name="it")) in ("red", "green")
+            assert ask(kind, guidance.gen("it", regex=r"\d{3}")).isdigit()
+            many = ask(kind, guidance.one_or_more(guidance.gen("it", regex="[ab]", list_append=True) + ","))
+            assert many and set(many) <= {"a", "b"}
 
 
 def test_anthropic_tool_runner(s):

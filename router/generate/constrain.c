@@ -5,12 +5,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* `name` is kept, not copied. */
+/* `name` is kept, not copied. Clients of several servers send one constraint under the names of
+ * each. */
 static void constrain(struct body *b, const char *name, struct ask *q, enum constraint_kind kind,
                       const char *text)
 {
+    if (q->constraint && q->constraint_kind == kind && !strcmp(q->constraint, text))
+        return;
     if (q->constraint)
-        body_fail(b, body_root(b), "", "more than one constraint of the answer");
+        body_fail(b, body_root(b), name ? name : "",
+                  "more than one constraint of the answer: `%s` is another",
+                  q->constraint_name ? q->constraint_name : "tools");
     q->constraint = arena_strdup(b->arena, text, strlen(text));
     q->constraint_kind = kind;
     q->constraint_name = name;
@@ -275,11 +280,11 @@ void constrain_openai(struct body *b, struct object root, struct ask *q)
     static const struct {
         const char *key;
         void (*read)(struct body *, struct object, const char *, const cJSON *, struct ask *);
-    } guided[] = {{"guided_json", json_value},
-                  {"guided_regex", regex_value},
-                  {"guided_choice", choice_value},
-                  {"guided_grammar", grammar_value},
-                  {"json_schema", json_value}}; /* llama.cpp's */
+    } guided[] = {{"guided_json", json_value},     {"guided_regex", regex_value},
+                  {"guided_choice", choice_value}, {"guided_grammar", grammar_value},
+                  {"json_schema", json_value}, /* llama.cpp's and SGLang's */
+                  {"regex", regex_value},      /* SGLang's */
+                  {"ebnf", grammar_value}};
     response_format(b, root, q);
     for (size_t i = 0; i < sizeof(guided) / sizeof(guided[0]); i++) {
         const cJSON *v = body_get(b, root, guided[i].key, false);

@@ -69,6 +69,17 @@ static void lark_as_vllm_takes_it(void **state)
          "%import common (INT, CNAME -> NAME)\nstart: NAME \"=\" INT\n%ignore /[ \\t]/\n",
          {"a=1", " a1 =  22 "},
          {"1=a"}},
+        /* as guidance 0.3.1 sends them */
+        {L,
+         "%llguidance {}\n\nstart: o\no[capture]: O\n\nO: \"red\"\n     | \"green\"\n\n",
+         {"red", "green"},
+         {"blue", ""}},
+        {L,
+         "%llguidance {}\n\nstart: list\nlist: (o \",\")+\n"
+         "o[capture=\"__LIST_APPEND:o\"]: O\nO: /[ab]/\n",
+         {"a,", "b,a,"},
+         {"a", "c,"}},
+        {L, "start: a\na [ capture , capture = \"x\" ] : \"y\"\n", {"y"}, {"x"}},
     };
     check_texts(ROWS(rows));
 }
@@ -99,6 +110,12 @@ static void what_they_cannot_say_is_refused_by_name(void **state)
         {L, "%import python.X\nstart: X", "common"},
         {L, "start: \"b\"..\"a\"", "range"},
         {L, "A: b\nb: \"x\"\nstart: A", "terminal"},
+        {L, "start: o\no[capture, max_tokens=5]: /a/", "not supported: `max_tokens` on line 2"},
+        {L, "start: o\no[stop=\"x\"]: /a/", "not supported: `stop`"},
+        {L, "start: o\no[capture: /a/", "attributes of a rule without end"},
+        {L, "start: o\no[capture=x]: /a/", "a string"},
+        {L, "start: %json {\"type\": \"object\"}", "not supported: `%json`"},
+        {L, "%llguidance {\"no_forcing\": true}\nstart: \"a\"", "options of %llguidance"},
     };
     check_refused(ROWS(rows));
 }

@@ -130,7 +130,8 @@ static const struct {
     {"/v1/completions", "{\"prompt\":\"a\",\"guided_json\":7}", 400,
      "`guided_json`: expected a JSON schema, got 7"},
     {"/v1/completions", "{\"prompt\":\"a\",\"guided_json\":{},\"guided_regex\":\"a\"}", 400,
-     "more than one constraint"},
+     "more than one constraint of the answer: `guided_json` is another\",\"type\":"
+     "\"invalid_request_error\",\"param\":\"guided_regex\""},
     {"/v1/completions", "{\"prompt\":\"a\",\"structured_outputs\":{\"grammar\":\"root ::= a\"}}",
      400, "grammars are not supported by the shards"},
     {"/v1/completions", "{\"prompt\":\"a\",\"structured_outputs\":[7]}", 400,
