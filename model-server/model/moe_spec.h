@@ -43,6 +43,10 @@ struct moe_spec {
     bool select_bias;   /* added to the scores for the selection */
     bool select_logits; /* the logits are for the selection, not the scores */
     bool bias_may_lack; /* files without select_bias have zeros */
+    /* Files have as many experts again, after these, for tokens of pictures. They are not read.
+     * Where each expert has matrices of its own the router is stored [hidden, n_experts], and
+     * select_bias has a second row (ERNIE 4.5 VL). */
+    bool beside_pictures;
     uint32_t n_groups, top_groups;
     bool group_pairs;
     /* Width of the shared expert, which every token uses (0: none). With `shared_gate` its result

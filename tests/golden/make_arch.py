@@ -644,6 +644,13 @@ CASES = {
         model_type="gemma4_text", head_dim=16, num_hidden_layers=12, sliding_window=20, global_head_dim=32, num_global_key_value_heads=2,
         attention_k_eq_v=True, hidden_size_per_layer_input=0, num_kv_shared_layers=0, final_logit_softcapping=5.0, rope_parameters=None,
     ),
+    # ERNIE 4.5 VL: config.json within another one, and the flat one of Baidu's repository
+    "ernie4_5_vl": dict(
+        model_type="ernie4_5_vl_moe_text", head_dim=16, moe_num_experts=6, moe_k=3, moe_intermediate_size=[32, 24], moe_num_shared_experts=2,
+        mlp_layer_types=["dense", "sparse", "sparse"], rope_parameters=dict(THETA, mrope_section=[3, 3, 2])),
+    "ernie4_5_vl_hub": dict(
+        model_type="ernie4_5_vl_moe_text", moe_num_experts=5, moe_k=2, moe_intermediate_size=[40, 16], moe_num_shared_experts=1,
+        num_hidden_layers=4, rope_parameters=dict(THETA, mrope_section=[1, 1, 2])),
     "stablelm_parallel": dict(
         model_type="stablelm", use_parallel_residual=True, rope_parameters=dict(THETA, partial_rotary_factor=0.25),
     ),
@@ -654,7 +661,7 @@ CASES = {
 IN_MEMORY = (
     "hy_v3",
     "mixtral_window", "granitemoe", "phimoe", "lfm2_moe", "longcat_flash", "afmoe", "sarvam_moe", "nemotron_h_latent", "jamba", "kimi_linear",
-    "bailing_hybrid", "minimax",
+    "bailing_hybrid", "minimax", "ernie4_5_vl",
 )
 CASES |= {f"{name}_in_memory": CASES[name] for name in IN_MEMORY}
 
@@ -1519,7 +1526,18 @@ def as_hunyuan_ocr(t, c):
         model_type="hunyuan_vl", tie_word_embeddings=True, attention_head_dim=c["text_config"]["head_dim"], vision_config=c["vision_config"])
 
 
-AS = {"step3p5": as_step3p5, "hunyuan_ocr": as_hunyuan_ocr, "nemotron_nas": as_nemotron_nas, "openelm": as_openelm, "phi4_multimodal": as_phi4, "phi4mm": as_phi4mm, "bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
+def as_ernie_vl(t, c):
+    """The keys of Baidu's repository, whose lists have a number of texts and one of pictures."""
+    c = dict(c["text_config"])
+    c |= dict(model_type="ernie4_5_moe_vl", torch_dtype="float32", moe_num_experts=[c["moe_num_experts"]] * 2, moe_layer_start_index=[1, 1],
+              moe_layer_end_index=[29, 28], moe_layer_interval=1, moe_gate="topk", moe_use_aux_free=True, rope_theta=c["rope_parameters"]["rope_theta"],
+              rope_scaling={"rope_type": "ernie_3d", "freq_allocation": 2}, rope_3d=True, freq_allocation=2, tie_word_embeddings=True)
+    for key in "rope_parameters", "dtype", "mlp_layer_types", "head_dim", "moe_norm_min":
+        c.pop(key, None)
+    return {}, c
+
+
+AS = {"ernie4_5_vl_hub": as_ernie_vl, "step3p5": as_step3p5, "hunyuan_ocr": as_hunyuan_ocr, "nemotron_nas": as_nemotron_nas, "openelm": as_openelm, "phi4_multimodal": as_phi4, "phi4mm": as_phi4mm, "bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
       "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "hy_v4_three": lambda t, c: (t, c), "deepseek_v4_two": lambda t, c: (t, c), "axk2_light": lambda t, c: (t, c), "bailing_hybrid": as_ling_caps, "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen, "mimo": as_mimo_7b, "pangu_embedded": as_pangu, "orion": as_orion,
       "teleflm": as_teleflm, "maincoder": as_maincoder, "jais": as_jais, "codeshell": as_codeshell, "telechat": as_telechat, "telechat_kv": as_telechat,
@@ -1533,6 +1551,8 @@ WITH = {"bailing_hybrid": with_ling_caps, "bailing_hybrid_hub": with_ling_caps, 
 SMALL = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2)
 # Text models that only files of models with vision have: the names of their classes, and small towers.
 WITHIN = {
+    "ernie4_5_vl_moe_text": ("Ernie4_5_VLMoe", dict(image_token_id=300, image_start_token_id=301, image_end_token_id=302, video_token_id=303,
+        video_start_token_id=304, video_end_token_id=305, vision_config=dict(SMALL, depth=2, num_heads=2))),
     "glm5_next_text": ("Glm5Next", dict(image_token_id=300, video_token_id=301, vision_config=dict(
         depth=1, hidden_size=16, num_heads=2, intermediate_size=16, out_hidden_size=64, projection_intermediate_size=16, patch_size=4,
         image_size=16))),

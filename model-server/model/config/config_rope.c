@@ -112,7 +112,7 @@ static enum rope_kind rope_kind(struct config *c, const char *word)
         {"llama3", ROPE_LLAMA3},        {"yarn", ROPE_YARN},          {"longrope", ROPE_LONGROPE},
         {"su", ROPE_LONGROPE},          {"mrope", ROPE_DEFAULT}, /* three equal positions: only text
                                                                   */
-        {"proportional", ROPE_PARTIAL}, {"deepseek_yarn", ROPE_YARN},
+        {"proportional", ROPE_PARTIAL}, {"deepseek_yarn", ROPE_YARN}, {"ernie_3d", ROPE_DEFAULT},
     };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(kinds[i].word, word) == 0)

@@ -221,6 +221,42 @@ static void load_latent(struct loader *l, struct experts *y, int layer)
     y->out = loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
 }
 
+/* True if moe_spec.beside_pictures matters for this file. */
+static bool has_picture_rows(const struct loader *l, int layer)
+{
+    return l->c && l->d->spec.moe.beside_pictures && loader_fused(l, layer) == FUSED_NONE;
+}
+
+/* Small, and its ties matter: fp32. */
+static struct weight *load_router(struct loader *l, int layer, uint32_t n)
+{
+    const uint32_t hidden = l->d->spec.hidden;
+    const bool turned = has_picture_rows(l, layer);
+    struct mat_part p = turned ? loader_part(l, W_ROUTER, layer, NO_EXPERT, false, hidden, n)
+                               : loader_part(l, W_ROUTER, layer, NO_EXPERT, false, n, hidden);
+    if (turned) {
+        loader_numbers(l, &p);
+        p = loader_turned(p);
+    }
+    return loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
+}
+
+static float *load_select_bias(struct loader *l, int layer, uint32_t n)
+{
+    const bool more = has_picture_rows(l, layer);
+    return loader_plain_vector(l, W_SELECT_BIAS, layer, more ? 2 * n : n, (struct slice){0, n});
+}
+
+/* Counts the experts of pictures' tokens as found (unused.h). */
+static void pass_pictures(const struct loader *l, int layer)
+{
+    static const enum role of[] = {W_MOE_GATE, W_MOE_UP, W_MOE_DOWN};
+    const uint32_t n = l->d->spec.moe.n_experts;
+    for (uint32_t i = n; has_picture_rows(l, layer) && i < 2 * n; i++)
+        for (size_t k = 0; k < sizeof(of) / sizeof(of[0]); k++)
+            loader_has(l, of[k], layer, (int)i);
+}
+
 static void *load(struct loader *l, uint32_t at)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -233,13 +269,12 @@ static void *load(struct loader *l, uint32_t at)
     }
     y->n = s->moe.n_experts;
     const uint32_t all = y->n + s->moe.n_zero;
-    struct mat_part router = loader_part(l, W_ROUTER, layer, NO_EXPERT, false, all, s->hidden);
-    y->router = loader_pack(l, &router, 1, DT_F32, QUANT_NONE); /* small, and its ties matter */
+    y->router = load_router(l, layer, all);
     if (s->layers[at].by_id)
         y->by_id = loader_ids(l, W_EXPERT_IDS, layer, s->vocab, s->moe.top_k, y->n);
     else if (s->moe.select_bias &&
              !(s->moe.bias_may_lack && !loader_has_named(l, W_SELECT_BIAS, layer)))
-        y->select_bias = loader_plain_vector(l, W_SELECT_BIAS, layer, all, (struct slice){0, all});
+        y->select_bias = load_select_bias(l, layer, all);
     if (s->moe.expert_scale)
         y->expert_scale =
             loader_plain_vector(l, W_EXPERT_SCALE, layer, y->n, (struct slice){0, y->n});
@@ -252,6 +287,7 @@ static void *load(struct loader *l, uint32_t at)
         load_latent(l, y, layer);
     struct amount before = l->d->weights;
     load_experts(l, y, layer);
+    pass_pictures(l, layer);
     if (s->moe.bias)
         load_biases(l, y, layer);
     l->d->experts.bytes += l->d->weights.bytes - before.bytes;
