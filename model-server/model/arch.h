@@ -43,6 +43,8 @@ enum role {
     W_Q,
     W_K,
     W_V,
+    W_V_LATE, /* MIXER_CCA: values of the token before; factors of each head's keys, a whole name */
+    W_K_SCALE,
     W_O,
     W_ATTN_GATE,      /* of ATTN_GATE_APART and ATTN_GATE_BY_HEAD, but not mla_spec.gate_beside */
     W_ATTN_GATE_BIAS, /* of decoder_spec.attn_gate_bias, a whole name */
@@ -80,6 +82,11 @@ enum role {
     W_XIELU_BELOW,
     W_SINKS,
     W_ROUTER,
+    W_ROUTER_IN,    /* of moe_spec.router_width: matrices before W_ROUTER and their norm */
+    W_ROUTER_CARRY, /* a whole name */
+    W_ROUTER_NORM,
+    W_ROUTER_FIRST,
+    W_ROUTER_SECOND,
     W_MOE_GATE_UP,
     W_MOE_GATE,
     W_MOE_UP,
@@ -115,8 +122,9 @@ enum role {
     W_MIX_CONV_K,
     W_MIX_CONV_V,
     W_MIX_CONV,
-    W_MIX_RATE, /* logarithms, see struct recur */
-    W_MIX_DT,   /* bias of the steps */
+    W_MIX_CONV_HEADS, /* MIXER_CCA: the second convolution, of the channels of each head */
+    W_MIX_RATE,       /* logarithms, see struct recur */
+    W_MIX_DT,         /* bias of the steps */
     W_MIX_SKIP,
     W_MIX_NORM,
     W_MIX_OUT,
@@ -170,6 +178,18 @@ enum role {
     W_STREAM_SCALE,
     W_STREAM_SCALE_FFN,
     W_STREAM_SCALE_LAST,
+    W_STREAM_KEEP, /* of decoder_spec.affine, whole names: what multiplies the stream and what is
+                      added to it before, the same of the mixer's result; those of the feed-forward;
+                      those of the embedding */
+    W_STREAM_KEEP_BIAS,
+    W_STREAM_ADD,
+    W_STREAM_ADD_BIAS,
+    W_STREAM_KEEP_FFN,
+    W_STREAM_KEEP_FFN_BIAS,
+    W_STREAM_ADD_FFN,
+    W_STREAM_ADD_FFN_BIAS,
+    W_STREAM_KEEP_FIRST,
+    W_STREAM_KEEP_FIRST_BIAS,
     W_LAUREL_LEFT,
     W_LAUREL_RIGHT,
     W_LAUREL_NORM,

@@ -25,7 +25,8 @@ struct scratch {
     /* with spec.altup: [altup.n][tokens of the step][hidden]; with spec.mix: [T][mix.n][hidden] */
     float *streams;
     float *carried;              /* [T, hidden] with moe.shortcut: this rank's share; with
-                                    spec.two_stacks the result of the stack that waits */
+                                    spec.two_stacks the result of the stack that waits; [T,
+                                    moe.router_width] the router's sum */
     float *routed, *coefs;       /* [T, altup.n], [T, altup.n * altup.n]; mix_factors() */
     float *narrow, *beside;      /* [T, laurel_rank], [T, hidden] */
     void *mixer, *ffn;           /* work memory of the sublayer that needs most */
@@ -123,6 +124,7 @@ struct decoder {
     struct first_conv *first_conv;   /* with spec.first_conv (first_conv.h); or NULL */
     struct stack_start *stack_start; /* with spec.two_stacks; or NULL */
     struct mixed_last *mixed_last;   /* with spec.mix, in the last stage; or NULL */
+    struct affine *affine_first;     /* with spec.affine: of the embedding; or NULL */
     struct layer *layers;            /* [spec_all_layers()] */
     float *capture;     /* where later passes store rows for a draft head; NULL: nowhere */
     struct draft draft; /* zero: the model has no draft head, or it is disabled */
@@ -188,6 +190,11 @@ struct mixed_layer *decoder_mixed_load_layer(struct loader *l, uint32_t layer);
 void decoder_mixed_free_layer(struct decoder *d, struct mixed_layer *y); /* NULL is fine */
 void decoder_mixed_load_last(struct loader *l);
 void decoder_mixed_free_last(struct decoder *d);
+/* The same of spec.affine (residual_affine.c): a layer's part, and that of the embedding. */
+struct affine_layer *decoder_affine_load_layer(struct loader *l, uint32_t layer);
+void decoder_affine_free_layer(struct decoder *d, struct affine_layer *y); /* NULL is fine */
+void decoder_affine_load_first(struct loader *l);
+void decoder_affine_free_first(struct decoder *d);
 /* Of spec.two_stacks (residual_stacks.c): what both stacks begin with. */
 void decoder_stacks_load(struct loader *l);
 void decoder_stacks_free(struct decoder *d);

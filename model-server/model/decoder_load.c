@@ -70,13 +70,19 @@ static void load_sublayer(struct loader *l, struct sublayer *y, const struct sub
     *y = (struct sublayer){ops, ops->load(l, layer)};
 }
 
-static const struct sublayer_ops *const mixers[MIXER_N] = {
-    [MIXER_ATTENTION] = &mixer_attention, [MIXER_DELTA] = &mixer_delta,
-    [MIXER_MAMBA2] = &mixer_mamba2,       [MIXER_CONV] = &mixer_conv,
-    [MIXER_PAIR] = &mixer_pair,           [MIXER_MLA] = &mixer_mla,
-    [MIXER_MAMBA] = &mixer_mamba,         [MIXER_CROSS] = &mixer_cross,
-    [MIXER_FIXED] = &mixer_fixed,         [MIXER_SHARED] = &mixer_shared,
-    [MIXER_GATED] = &mixer_gated,         [MIXER_ENTRIES] = &mixer_entries};
+static const struct sublayer_ops *const mixers[MIXER_N] = {[MIXER_ATTENTION] = &mixer_attention,
+                                                           [MIXER_DELTA] = &mixer_delta,
+                                                           [MIXER_MAMBA2] = &mixer_mamba2,
+                                                           [MIXER_CONV] = &mixer_conv,
+                                                           [MIXER_PAIR] = &mixer_pair,
+                                                           [MIXER_MLA] = &mixer_mla,
+                                                           [MIXER_MAMBA] = &mixer_mamba,
+                                                           [MIXER_CROSS] = &mixer_cross,
+                                                           [MIXER_FIXED] = &mixer_fixed,
+                                                           [MIXER_SHARED] = &mixer_shared,
+                                                           [MIXER_GATED] = &mixer_gated,
+                                                           [MIXER_ENTRIES] = &mixer_entries,
+                                                           [MIXER_CCA] = &mixer_cca};
 
 static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
 {
@@ -170,6 +176,8 @@ static void load_layer(struct loader *l, uint32_t at)
         y->altup = decoder_altup_load_layer(l, i);
     if (s->mix.n)
         y->mixed = decoder_mixed_load_layer(l, i);
+    if (s->affine)
+        y->affine = decoder_affine_load_layer(l, i);
     if (s->layer_scale)
         y->scale = loader_number(l, W_LAYER_SCALE, layer);
 }
@@ -368,6 +376,7 @@ void decoder_free_layer(struct decoder *d, uint32_t layer)
     layer_free_weight(d, y->ffn_gate.down), layer_free_weight(d, y->ffn_gate.up);
     decoder_altup_free_layer(d, y->altup);
     decoder_mixed_free_layer(d, y->mixed);
+    decoder_affine_free_layer(d, y->affine);
     *y = (struct layer){0};
 }
 
@@ -388,6 +397,7 @@ void decoder_free(struct decoder *d)
     decoder_altup_free(d);
     decoder_mixed_free_last(d);
     decoder_stacks_free(d);
+    decoder_affine_free_first(d);
     first_conv_free(d, d->first_conv);
     layer_free_weight(d, d->head_project);
     d->ops->free(d->dev, d->head_project_bias);

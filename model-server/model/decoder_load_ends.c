@@ -347,6 +347,8 @@ struct amount decoder_load_first(struct loader *l)
         decoder_altup_load(l);
     if (s->two_stacks)
         decoder_stacks_load(l);
+    if (s->affine)
+        decoder_affine_load_first(l);
     if (s->first_conv)
         d->first_conv = first_conv_load(l);
     return embed;

@@ -59,7 +59,9 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
                spec_reads_embedding(m) || d->draft.plan.own || m->first_conv ? m->hidden : 0);
     at = place(&s->crossed, base, at, t, decoder_cross_layers(d) ? m->hidden : 0);
     at = place(&s->carried, base, at, t,
-               m->moe.shortcut || m->moe.early_router || m->two_stacks ? m->hidden : 0);
+               m->moe.shortcut || m->moe.early_router || m->moe.router_width || m->two_stacks
+                   ? m->hidden
+                   : 0);
     at = place(&s->streams, base, at, t * (m->altup.n ? m->altup.n : m->mix.n), m->hidden);
     at = place(&s->routed, base, at, t, m->altup.n);
     at = place(&s->coefs, base, at, t, factors_of(m));

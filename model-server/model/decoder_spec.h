@@ -118,6 +118,9 @@ enum mixer_kind {
      * texts (arXiv 1706.03762): q is computed from the token, k and v from those rows. Tokens that
      * attend to no such row skip the whole layer. */
     MIXER_CROSS,
+    /* Attention whose queries and keys pass two convolutions, and half of whose values are the last
+     * token's (compressed convolutional attention, arXiv 2510.04476): struct cca_spec */
+    MIXER_CCA,
     MIXER_N,
     MIXER_NONE = MIXER_N
 };
@@ -241,6 +244,12 @@ struct mla_spec {
         uint32_t pool;
         float eps; /* of the norm of its keys */
     } index;
+};
+
+/* MIXER_CCA: widths in tokens of the convolution of each channel, and of that of the channels of
+ * each head; their sum is at most CONV_MOST + 1. */
+struct cca_spec {
+    uint32_t first, second;
 };
 
 /* MIXER_ENTRIES: all heads share one key for each token, which is also the value. The last `rope`
@@ -424,8 +433,11 @@ struct decoder_spec {
                                */
     struct altup_spec altup;  /* with per_layer and NORM_AROUND */
     struct mix_spec mix;      /* with NORM_BEFORE */
-    uint32_t laurel_rank;     /* with altup: of the learned residual beside attention (LAuReL, arXiv
-                                 2411.07501) */
+    /* The stream and each sublayer's result are scaled by vectors when they are added, and the
+     * embedding is: residual_affine.c. With NORM_BEFORE, both sublayers in each layer */
+    bool affine;
+    uint32_t laurel_rank; /* with altup: of the learned residual beside attention (LAuReL, arXiv
+                             2411.07501) */
     /* the id whose embeddings of each layer are used for a token with a given row */
     uint32_t given_id;
     uint32_t n_added;       /* additional rows of each given one, for the first layers */
@@ -475,6 +487,7 @@ struct decoder_spec {
     struct recur_spec recur;
     struct moe_spec moe;
     struct mla_spec mla;
+    struct cca_spec cca;
     struct entries_spec entries;
     struct block_spec blocks;
     struct shared_spec shared;

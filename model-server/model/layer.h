@@ -77,7 +77,7 @@ struct sublayer_ops {
 
 extern const struct sublayer_ops mixer_attention, mixer_mla, mixer_delta, mixer_mamba, mixer_mamba2,
     mixer_conv, mixer_fixed, mixer_gated, mixer_pair, mixer_shared, mixer_cross, mixer_entries,
-    ffn_dense, ffn_moe, ffn_embedded, ffn_beside, ffn_shortcut;
+    mixer_cca, ffn_dense, ffn_moe, ffn_embedded, ffn_beside, ffn_shortcut;
 
 /* Bounds of the inputs and the results of a product; NULL: none. */
 struct clip {
@@ -98,6 +98,7 @@ struct layer {
     struct norm_gate mixer_gate, ffn_gate; /* of mixer_norm and ffn_norm */
     struct altup_layer *altup;             /* with spec.altup (residual_altup.c); else NULL */
     struct mixed_layer *mixed;             /* with spec.mix (residual_mixed.c); else NULL */
+    struct affine_layer *affine;           /* with spec.affine (residual_affine.c); else NULL */
     float scale;                           /* factor of the stream after the layer; 0: none */
     float mixer_by, ffn_by;                /* factors of the sublayers' results */
 };

@@ -156,6 +156,10 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "embeddings of each layer";
     else if (d->spec.shared.blocks && !d->ops->beside)
         missing = "blocks that layers share";
+    else if (d->spec.cca.first && !(d->ops->linear_heads && d->ops->conv && d->ops->beside))
+        missing = "compressed convolutional attention";
+    else if ((d->spec.moe.router_width || d->spec.affine) && !d->ops->gate_norm)
+        missing = "products of rows with vectors";
     else if (d->spec.moe.early_router && !d->ops->beside)
         missing = "routers that read the stream before attention";
     else if (d->spec.altup.n && !(d->ops->altup && d->ops->match_rows))

@@ -33,7 +33,11 @@ struct moe_spec {
     /* Not 0: a matrix makes the experts' input, of this width, and another one the result of
      * theirs; the router and the shared expert read the layer's input (Nemotron 3 Super). */
     uint32_t latent;
-    uint32_t n_zero; /* experts without weights, after the others: see struct moe */
+    uint32_t n_zero;   /* experts without weights, after the others: see struct moe */
+    bool zero_nothing; /* their result is 0, not their input */
+    /* Not 0: an MLP is before the router's last matrix, of this width, at most that of the stream:
+     * ffn/router.h */
+    uint32_t router_width;
     /* Layers with experts also have the dense MLP, of the same input; the experts' result is added
      * to that of the next layer's feed-forward (LongCat-Flash, arXiv 2509.01322). */
     bool shortcut;

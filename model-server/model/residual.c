@@ -9,6 +9,8 @@ const struct residual_ops *residual_of(const struct decoder_spec *s)
         return &residual_altup;
     if (s->mix.n)
         return &residual_mixed;
+    if (s->affine)
+        return &residual_affine;
     return s->norms == NORM_STREAM ? &residual_norms
            : s->norms == NORM_SUM  ? &residual_sums
                                    : &residual_plain;

@@ -50,6 +50,9 @@ int split_make(struct split *s, const struct decoder_spec *spec, int rank, int w
         const uint32_t kv = spec_kv_heads(spec, i);
         if (i < spec->n_layers && divides(w, spec_heads(spec, i), "attention heads", e))
             return -1;
+        if (i < spec->n_layers && spec->layers[i].mixer == MIXER_CCA && /* a group is whole */
+            divides(w, kv, "key-value heads", e))
+            return -1;
         if (kv % w && w % kv)
             return divides(w, kv, "key-value heads", e);
     }

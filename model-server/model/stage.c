@@ -15,6 +15,8 @@ static bool may_end(const struct decoder_spec *s, uint32_t at)
 {
     if (s->moe.shortcut && at < s->n_layers && s->layers[at - 1].moe)
         return false;
+    if (s->moe.router_width && at < s->n_layers) /* its sum goes from layer to layer */
+        return false;
     for (uint32_t i = at; i < s->n_layers; i++) {
         const struct layer_spec *l = &s->layers[i];
         if ((l->kv_of && l->kv_of <= at) || (l->same_as && l->same_as <= at) ||

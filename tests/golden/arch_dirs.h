@@ -278,6 +278,8 @@ static const char *const dirs[] = {
     MADE "smallthinker_softmax",
     MADE "plamo3",
     MADE "plamo3_yarn",
+    MADE "zaya",
+    MADE "zaya_wide",
     MADE "ernie4_5_vl",
     MADE "ernie4_5_vl_in_memory",
     MADE "ernie4_5_vl_hub",

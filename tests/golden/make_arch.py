@@ -49,7 +49,7 @@ PHI4 = dict(  # small towers, which are not stored
                       depthwise_separable_out_channel=16, nemo_conv_channels=8),
 )
 # Where the usual spread would leave a part of the arithmetic without effect: sinks, the clamps of the activation.
-SPREAD = {"sinks": 1.5, "gate_up_proj": 0.4, "hc.scale": 0.5, "hc_scale": 0.5, "hc.base": 0.7, "hc_base": 0.7, "kpool_compress_ape": 0.7, "position_bias": 0.7}
+SPREAD = {"sinks": 1.5, "qk_norm.temp": 1.0, "gate_up_proj": 0.4, "hc.scale": 0.5, "hc_scale": 0.5, "hc.base": 0.7, "hc_base": 0.7, "kpool_compress_ape": 0.7, "position_bias": 0.7}
 CASES = {
     "gemma2": dict(
         model_type="gemma2", head_dim=16, sliding_window=24, query_pre_attn_scalar=24,
@@ -651,6 +651,15 @@ CASES = {
     "ernie4_5_vl_hub": dict(
         model_type="ernie4_5_vl_moe_text", moe_num_experts=5, moe_k=2, moe_intermediate_size=[40, 16], moe_num_shared_experts=1,
         num_hidden_layers=4, rope_parameters=dict(THETA, mrope_section=[1, 1, 2])),
+    "zaya": dict(
+        model_type="zaya", num_hidden_layers=4, head_dim=16, num_experts=6, num_experts_per_tok=1, moe_intermediate_size=48, router_hidden_size=24,
+        sliding_window=20, layer_types=["hybrid", "hybrid_sliding", "hybrid_sliding", "hybrid"], tie_word_embeddings=True,
+        rope_parameters={"hybrid": dict(THETA, rope_theta=5e6, partial_rotary_factor=0.5),
+                         "hybrid_sliding": dict(THETA, partial_rotary_factor=0.25)}),
+    "zaya_wide": dict(
+        model_type="zaya", num_hidden_layers=3, head_dim=12, num_attention_heads=12, num_key_value_heads=4, num_experts=5, num_experts_per_tok=1,
+        moe_intermediate_size=40, router_hidden_size=64, cca_time0=3, cca_time1=4, attention_bias=True, lm_head_bias=True, tie_word_embeddings=False,
+        rope_parameters={"hybrid": dict(THETA, partial_rotary_factor=1.0), "hybrid_sliding": dict(THETA, partial_rotary_factor=0.5)}),
     "stablelm_parallel": dict(
         model_type="stablelm", use_parallel_residual=True, rope_parameters=dict(THETA, partial_rotary_factor=0.25),
     ),
@@ -692,6 +701,8 @@ def hub_keys(v5):
     rope = c.pop("rope_parameters", None)
     if rope and None in rope.values() or c["model_type"].startswith("cohere_compass"):  # without an older form
         return dict(c, rope_parameters=rope)
+    if rope and "hybrid" in rope:  # ZAYA's files have a word for both as well
+        return dict(c, rope_parameters=rope | {"rope_type": "default"})
     if rope and "full_attention" in rope:  # Gemma 3 and 3n
         c["swa_rope_theta" if "mimo" in c["model_type"] else "rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
         rope = rope["full_attention"]
@@ -1628,6 +1639,8 @@ def make(name, overrides, out):
                 b.copy_(torch.rand(len(b), model.config.n_routed_experts).argsort(-1)[:, : b.shape[1]])
             if n.endswith(("e_score_correction_bias", "expert_bias")):
                 b += torch.randn_like(b) * 0.1
+            if n.endswith("balancing_biases"):  # without the -1 that keeps the expert without weights from being chosen
+                b.copy_(torch.randn_like(b) * 0.1)
         if name.endswith("mxfp4"):
             as_stored_mxfp4(model)
         if name.endswith("fp8"):

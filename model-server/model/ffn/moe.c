@@ -1,11 +1,13 @@
 /* moe.c - the feed-forward of many MLPs, of which a router selects a few for each token (arXiv
  * 1701.06538, 2401.04088). */
 #include "model-server/model/decoder.h"
+#include "model-server/model/ffn/router.h"
 #include "model-server/model/loader.h"
 #include <stdlib.h>
 
 struct experts {
-    struct weight *router;                    /* [n_experts + n_zero, hidden] */
+    struct weight *router;                    /* [n_experts + n_zero, hidden or router_width] */
+    struct router *before;                    /* with moe_spec.router_width; else NULL */
     struct weight **up, **down;               /* [n_experts] of [2 * ffn, hidden], [hidden, ffn] */
     uint32_t n;                               /* experts */
     float *router_bias, *up_bias, *down_bias; /* see struct moe */
@@ -21,8 +23,8 @@ struct experts {
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const bool shared = d->spec.moe.shared_ffn != 0;
-    return (void)layer,
-           2 * d->spec.moe.latent + (shared ? 3 * d->split.shared_ffn.n + d->spec.hidden + 1 : 0);
+    return (void)layer, router_work(d) + 2 * d->spec.moe.latent +
+                            (shared ? 3 * d->split.shared_ffn.n + d->spec.hidden + 1 : 0);
 }
 
 /* ---------------------------------------------------------------- load */
@@ -230,7 +232,7 @@ static bool has_picture_rows(const struct loader *l, int layer)
 /* Small, and its ties matter: fp32. */
 static struct weight *load_router(struct loader *l, int layer, uint32_t n)
 {
-    const uint32_t hidden = l->d->spec.hidden;
+    const uint32_t width = l->d->spec.moe.router_width, hidden = width ? width : l->d->spec.hidden;
     const bool turned = has_picture_rows(l, layer);
     struct mat_part p = turned ? loader_part(l, W_ROUTER, layer, NO_EXPERT, false, hidden, n)
                                : loader_part(l, W_ROUTER, layer, NO_EXPERT, false, n, hidden);
@@ -269,6 +271,8 @@ static void *load(struct loader *l, uint32_t at)
     }
     y->n = s->moe.n_experts;
     const uint32_t all = y->n + s->moe.n_zero;
+    if (s->moe.router_width)
+        y->before = router_load(l, layer);
     y->router = load_router(l, layer, all);
     if (s->layers[at].by_id)
         y->by_id = loader_ids(l, W_EXPERT_IDS, layer, s->vocab, s->moe.top_k, y->n);
@@ -305,6 +309,7 @@ static void release(struct decoder *d, void *self)
     d->ops->free(d->dev, y->expert_scale);
     d->ops->free(d->dev, y->sum_bias);
     d->ops->free(d->dev, y->by_id);
+    router_free(d, y->before);
     layer_free_weight(d, y->router);
     layer_free_weight(d, y->shared_up);
     layer_free_weight(d, y->shared_down);
@@ -354,6 +359,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     (void)e;
     if (m->moe.early_router)
         router_x = d->scratch.carried + (size_t)s->first * m->hidden;
+    if (y->before)
+        router_x = router_run(d, y->before, s);
     if (y->in) {
         float *latent = work_take(&s->work, s->tokens, m->moe.latent);
         sum = work_take(&s->work, s->tokens, m->moe.latent);
@@ -368,7 +375,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                               .n_experts = m->moe.n_experts,
                               .top_k = m->moe.top_k,
                               .n_zero = m->moe.n_zero,
-                              .adds_zero = d->split.rank == 0,
+                              .adds_zero = d->split.rank == 0 && !m->moe.zero_nothing,
                               .renormalise = m->moe.renormalise,
                               .score = m->moe.score,
                               .jitter = m->moe.jitter,

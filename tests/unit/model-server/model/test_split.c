@@ -58,6 +58,22 @@ static void test_key_value_heads(void **state)
     }
 }
 
+/* A key of compressed convolutional attention needs all queries of its group. */
+static void test_groups_are_whole(void **state)
+{
+    struct decoder_spec m = spec(8, 2, 128, 320);
+    struct split s;
+    struct err e = ERR_INIT;
+    (void)state;
+    m.n_layers = 1;
+    assert_int_equal(split_make(&s, &m, 0, 4, &e), 0);
+    m.layers[0].mixer = MIXER_CCA;
+    assert_int_equal(split_make(&s, &m, 1, 2, &e), 0);
+    assert_int_equal(split_make(&s, &m, 0, 4, &e), -1);
+    assert_int_equal(e.kind, ERR_VALIDATION);
+    assert_non_null(strstr(e.msg, "2 key-value heads"));
+}
+
 /* Key heads and groups of recurrent layers are shared as key-value heads are. */
 static void test_recurrent_heads(void **state)
 {
@@ -144,9 +160,13 @@ static void test_packed_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slices),          cmocka_unit_test(test_key_value_heads),
-        cmocka_unit_test(test_recurrent_heads), cmocka_unit_test(test_refuses_recurrent_heads),
-        cmocka_unit_test(test_refuses),         cmocka_unit_test(test_packed_rows),
+        cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_key_value_heads),
+        cmocka_unit_test(test_groups_are_whole),
+        cmocka_unit_test(test_recurrent_heads),
+        cmocka_unit_test(test_refuses_recurrent_heads),
+        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_packed_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

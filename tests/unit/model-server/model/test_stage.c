@@ -65,6 +65,9 @@ static void layers_that_belong_together_stay_in_one_stage(void **state)
     struct err e = ERR_INIT;
     struct stage g;
     (void)state;
+    spec = (struct decoder_spec){.n_layers = 6, .moe.router_width = 16};
+    assert_int_equal(stage_cut(&spec, &sizes, 0, 1, &g, &e), 0);
+    assert_int_equal(stage_cut(&spec, &sizes, 0, 2, &g, &e), -1);
     spec = (struct decoder_spec){.n_layers = 6};
     spec.layers[2].kv_of = spec.layers[3].top_of = 2;
     spec.layers[5].same_as = 5;

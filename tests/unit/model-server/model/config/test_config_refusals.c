@@ -1,9 +1,11 @@
 /* What a config.json may not say: each is refused in one line that names the key. */
 #include "tests/unit/model-server/model/config/config_text.h"
 
-#define OURO "\"model_type\":\"ouro\"," SIZES
-#define DECI "\"model_type\":\"deci\"," SIZES
-#define STEP "\"model_type\":\"step3p5\"," SIZES
+#define OURO     "\"model_type\":\"ouro\"," SIZES
+#define DECI     "\"model_type\":\"deci\"," SIZES
+#define ZAYA     "\"model_type\":\"zaya\",\"router_hidden_size\":16," SIZES
+#define ERNIE_VL "\"model_type\":\"ernie4_5_moe_vl\",\"moe_intermediate_size\":[16,8]," SIZES
+#define STEP     "\"model_type\":\"step3p5\"," SIZES
 static void what_is_not_supported_is_refused_by_name(void **state)
 {
     static const struct {
@@ -284,6 +286,18 @@ static void what_is_not_supported_is_refused_by_name(void **state)
          "`num_experts`: only one number for all layers"},
         {"\"use_cla\":true", "\"model_type\":\"hunyuan_v1_dense\"," SIZES,
          "`use_cla`: true is not supported"},
+        {"\"layer_types\":[\"hybrid\",\"hybrid_sliding\"]", ZAYA,
+         "`sliding_window` must be above 0"},
+        {"\"layer_types\":[\"hybrid\",\"mamba\"]", ZAYA, "`layer_types`: mamba is not supported"},
+        {"\"num_experts_per_tok\":2", ZAYA, "`num_experts_per_tok` must be 1"},
+        {"\"cca_time0\":5,\"cca_time1\":5", ZAYA, "`cca_time0` and `cca_time1` are above 9"},
+        {"\"rope_parameters\":{\"hybrid\":{\"rope_type\":\"yarn\"}}", ZAYA,
+         "rope type `yarn` is not supported in this family"},
+        {"\"router_hidden_size\":4096", "\"model_type\":\"zaya\"," SIZES,
+         "`router_hidden_size` is above `hidden_size`"},
+        {"\"moe_num_experts\":[8,4]", ERNIE_VL, "`moe_num_experts` must be two equal numbers"},
+        {"\"moe_num_experts\":[\"8\",8]", ERNIE_VL, "`moe_num_experts` must be a list of numbers"},
+        {"\"moe_gate_act\":\"sigmoid\"", ERNIE_VL, "`moe_gate_act`: sigmoid is not supported"},
         {"\"n_head\":6",
          "\"model_type\":\"codegen\",\"n_embd\":48,\"n_layer\":2,\"vocab_size\":320",
          "`n_head` must be a multiple of 4"},
