@@ -195,6 +195,12 @@ def own(t, r, c, n, heads):
                                 SLIDE: dict(rope_type="default", rope_theta=r.choice([1e4, 5e4]))}
         c["layer_types"] = layer_types(r, t, n, [SLIDE, FULL])
         c["sliding_window"] = c.get("sliding_window") or 20
+    if t == "zaya":
+        at = lambda theta: dict(rope_type="default", rope_theta=theta, partial_rotary_factor=r.choice([0.5, 1.0]))
+        kv = r.choice([2, 4]) if heads == 8 else 2
+        c |= dict(num_experts_per_tok=1, num_key_value_heads=kv, head_dim=c.get("head_dim") or 16, router_hidden_size=r.choice([8, 24, 60]),
+                  rope_parameters={"hybrid": at(5e6), "hybrid_sliding": at(1e4)}, layer_types=layer_types(r, t, n, ["hybrid", "hybrid_sliding"]),
+                  sliding_window=c.get("sliding_window") or 20, cca_time0=r.choice([1, 2, 3]), cca_time1=r.choice([1, 2, 4]))
     if t == "gemma3n_text":
         c["hidden_size_per_layer_input"] = 16
         c["vocab_size_per_layer_input"] = r.choice([VOCAB, VOCAB - 20, VOCAB + 8])
@@ -299,7 +305,7 @@ def own(t, r, c, n, heads):
             del c[key]
         c["num_hidden_layers"] = 2 * c["num_layers"]
     if t in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "dots1", "glm4_moe", "nemotron_h", "youtu", "solar_open", "exaone_moe", "sarvam_mla",
-             "deepseek_v32", "glm_moe_dsa"):
+             "deepseek_v32", "glm_moe_dsa", "axk1", "axk2"):
         c["num_experts" if t == "exaone_moe" else "n_routed_experts"] = 8
         c["n_group"] = c.get("n_group", 1)
         c["topk_group"] = min(c.get("topk_group", 1), c["n_group"])
@@ -307,7 +313,7 @@ def own(t, r, c, n, heads):
         if t == "deepseek_v2":
             c["n_shared_experts"] = c.get("n_shared_experts") or 1
             c["norm_topk_prob"] = False  # DeepSeek's own code renormalises, transformers ignores it
-    if t in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "sarvam_mla", "deepseek_v32", "glm_moe_dsa", "longcat_flash"):
+    if t in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "sarvam_mla", "deepseek_v32", "glm_moe_dsa", "longcat_flash", "axk1", "axk2"):
         c["num_key_value_heads"] = heads
         c["head_dim"] = c["qk_rope_head_dim"]
         c.pop("attention_bias", None)
@@ -416,7 +422,7 @@ def randomise(model, seed):
         spread = next((v for k, v in SPREAD.items() if n.endswith(k)), 0.1 if p.dim() == 1 else 0.15)
         p.data = p.data + torch.randn_like(p) * spread
     for n, b in model.named_buffers():
-        if n.endswith(("e_score_correction_bias", "expert_bias")):
+        if n.endswith(("e_score_correction_bias", "expert_bias", "balancing_biases")):
             b += (torch.randn(b.shape) * 0.1).to(b.dtype)
 
 
