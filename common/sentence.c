@@ -176,7 +176,8 @@ static int add_module(struct sentence *s, const char *dir, const char *type, con
     const bool own = !*folder || strcmp(folder, ".") == 0 || at_first(dir, folder);
     if (strcmp(class, "StaticEmbedding") == 0 && own)
         return s->bare = true, s->pooling = POOL_MEAN, 0;
-    if (strcmp(class, "Transformer") == 0 || strcmp(class, "MLMTransformer") == 0)
+    if (strcmp(class, "Transformer") == 0 || strcmp(class, "MLMTransformer") == 0 ||
+        strcmp(class, "CLIPModel") == 0)
         return !own ? err_set(e, ERR_VALIDATION,
                               "%s/modules.json: a transformer in a folder of its own is not "
                               "supported",

@@ -3,9 +3,13 @@ its text waits for room, preempted, on two ranks, and after a shard was killed. 
 
 import json
 import pathlib
+import shutil
 
+import numpy as np
 import pytest
 import requests
+from gguf_made import tensors
+from safetensors.numpy import save_file
 from serving import ROOT, Service, check_preempted_and_killed, together, wait_for
 
 MODEL = pathlib.Path(ROOT) / "tests/data/encdec/flan_t5"
@@ -225,3 +229,35 @@ def test_tables_of_positions_end(tmp_path):
         assert "--max-input-tokens 121: this model's encoder has 120 positions" in s.log, s.log[-2000:]
     finally:
         s.stop()
+
+
+def classifier(to, labels=3):
+    """Flan-T5's test model as a classifier of texts: random matrices behind the decoder's last token."""
+    shutil.copytree(MODEL, to)
+    rng = np.random.default_rng(5)
+    head = {"dense.weight": (48, 48), "dense.bias": (48,), "out_proj.weight": (labels, 48), "out_proj.bias": (labels,)}
+    stored = {f"transformer.{name}": v for name, v in tensors(MODEL) if not name.startswith("lm_head")}
+    save_file(stored | {f"classification_head.{k}": rng.standard_normal(n, np.float32) * 0.3 for k, n in head.items()}, to / "model.safetensors")
+    said = json.loads((to / "config.json").read_text())
+    said |= {"architectures": ["T5ForSequenceClassification"], "id2label": {str(i): f"label {i}" for i in range(labels)}}
+    (to / "config.json").write_text(json.dumps(said))
+    return to
+
+
+def test_a_classifier_of_both_stacks(tmp_path):
+    """Labels of texts and of pairs: the same bits alone and in any batch, however it is divided, and close to those of two ranks."""
+    model = classifier(tmp_path / "m")
+    asked = [[t] for t in TEXTS] + [["a short premise", "what follows from it"], ["what follows from it", "a short premise"]]
+    with Service(model) as s:
+        assert "classifier" in requests.get(f"{s.url}/info").json()["model_type"]
+        alone = [s.post("/predict", {"inputs": [one]}).json()[0] for one in asked]
+        assert all(sum(x["score"] for x in one) == pytest.approx(1, abs=1e-5) for one in alone)
+        assert {x["label"] for x in alone[0]} == {"label 0", "label 1", "label 2"}
+        assert len({json.dumps(one) for one in alone}) == len(asked), "texts, or their order in a pair, do not matter"
+        for many in asked, asked[::-1] * 5:
+            assert s.post("/predict", {"inputs": many}).json() == [alone[asked.index(one)] for one in many]
+        assert s.post("/generate", {"inputs": "x"}).status_code == 400
+    with Service(model, num_shard=2, args=["--max-batch-prefill-tokens", 128]) as s:
+        for one, want in zip(asked, alone):
+            got = {x["label"]: x["score"] for x in s.post("/predict", {"inputs": [one]}).json()[0]}
+            assert got == pytest.approx({x["label"]: x["score"] for x in want}, abs=1e-5)

@@ -4,10 +4,10 @@
 #define MODEL_SERVER_IMAGE_INPUT_H
 #include "common/image/decoder.h"
 #include "common/tokenizer/tokenizer.h"
-#include "model-server/encoder/text.h"
 #include "model-server/encoder/tower.h"
 #include "model-server/engine/pictures.h"
 #include "model-server/model/model.h"
+#include "model-server/model/text_encoder.h"
 
 struct image_input {
     struct vision *vision;

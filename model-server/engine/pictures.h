@@ -17,7 +17,7 @@
 
 struct pictures;
 struct tower;        /* encoder/tower.h */
-struct text_encoder; /* encoder/text.h */
+struct text_encoder; /* model/text_encoder.h */
 struct pictures_options {
     const struct vision *vision; /* both outlive it */
     struct tower *tower;

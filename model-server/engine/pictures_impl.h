@@ -1,10 +1,10 @@
 /* pictures_impl.h - private to pictures.c, media*.c and source_*.c. */
 #ifndef MODEL_SERVER_ENGINE_PICTURES_IMPL_H
 #define MODEL_SERVER_ENGINE_PICTURES_IMPL_H
-#include "model-server/encoder/text.h"
 #include "model-server/encoder/tower.h"
 #include "model-server/engine/pictures.h"
 #include "model-server/engine/shown.h"
+#include "model-server/model/text_encoder.h"
 
 /* Size of a medium: its rows of features, and its tokens in a prompt that stand for them. */
 struct medium_shape {

@@ -47,9 +47,11 @@ int decoder_encode(struct decoder *d, const struct ragged *b, float *out, const 
     const float *rows = NULL;
     assert(d->encodes && b->n_tokens);
     if (decoder_check(d, b, e) || decoder_reserve_pass(d, b->n_tokens, b->n_out, e) ||
-        decoder_upload_ropes(d, b, e) || d->ops->step_begin(d->dev, b, e))
+        decoder_upload_ropes(d, b, e) || decoder_cross_begin(d, b, e) ||
+        d->ops->step_begin(d->dev, b, e))
         return -1;
     int rc = decoder_run_layers(d, b, e);
+    d->cross.n = 0;
     if (rc == 0)
         last_rows(d, b, &rows);
     if (rc == 0 && d->front.finish)

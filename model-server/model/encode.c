@@ -23,6 +23,7 @@ void encoder_free(struct encoder *c)
     free_memory(c);
     free(c->rows);
     text_head_free(&c->head);
+    encode_source_free(&c->source);
     *c = (struct encoder){0};
 }
 
@@ -79,7 +80,8 @@ static uint32_t pass_texts(const struct model_text *texts, uint32_t n, uint32_t 
     return i;
 }
 
-/* Token i of segment t uses row i of the t-th position table. */
+/* Token i of segment t uses row i of the t-th position table. A decoder that reads a text behind
+ * its encoder begins with its start token, and has the text's last one as what comes next. */
 static int place_text(struct encoder *c, const struct model_text *t, uint32_t at, struct err *e)
 {
     const struct decoder_spec *s = &c->d->spec;
@@ -95,7 +97,7 @@ static int place_text(struct encoder *c, const struct model_text *t, uint32_t at
         if (type >= (s->token_types ? s->token_types : 1))
             return err_set(e, ERR_VALIDATION, "token type %u: this model has %u", type,
                            s->token_types);
-        c->ids[at + i] = t->ids[i];
+        c->ids[at + i] = !c->source.encoder ? t->ids[i] : i ? t->ids[i - 1] : s->start;
         c->pos[at + i] = i + type * rows;
     }
     return 0;
@@ -134,6 +136,8 @@ static int fill(struct encoder *c, const struct model_text *texts, uint32_t n, u
                          .slots = c->slots,
                          .spans = c->spans,
                          .out_rows = c->out_rows};
+    if (c->source.encoder)
+        encode_source_show(&c->source, texts, n, b, c->spans);
     return 0;
 }
 
@@ -196,6 +200,7 @@ static int pass(struct encoder *c, const struct model_text *texts, uint32_t n, u
     const bool direct = !out || (all && !c->head.row_stages); /* hidden states are the result */
     struct ragged b;
     if (encoder_reserve(c, tokens, n, e) ||
+        (c->source.encoder && encode_source_run(&c->source, c->d, texts, n, c->kv_dtype, e)) ||
         (!direct && reserve_rows(c, (size_t)(row ? n : tokens) * hidden, e)) ||
         fill(c, texts, n, row, &b, e) || decoder_encode(c->d, &b, direct ? out : c->rows, NULL, e))
         return -1;
@@ -209,7 +214,8 @@ static int pass(struct encoder *c, const struct model_text *texts, uint32_t n, u
 int encoder_run(struct encoder *c, const struct model_text *texts, uint32_t n, bool all, float *out,
                 struct err *e)
 {
-    const uint32_t most = decoder_pass_tokens(c->d);
+    const uint32_t pass_most = decoder_pass_tokens(c->d);
+    const uint32_t most = c->source.encoder && pass_most > SOURCE_PASS ? SOURCE_PASS : pass_most;
     for (uint32_t i = 0, tokens, some; i < n; i += some) {
         some = pass_texts(texts + i, n - i, most, &tokens);
         if (c->head.sparse && !all ? sparse_pass(c, texts + i, some, tokens, out, e)

@@ -7,12 +7,14 @@
 #ifndef MODEL_SERVER_MODEL_ENCODE_H
 #define MODEL_SERVER_MODEL_ENCODE_H
 #include "model-server/model/decoder.h"
+#include "model-server/model/encode_source.h"
 #include "model-server/model/model.h"
 #include "model-server/model/text_head.h"
 
 struct encoder {
     struct decoder *d;
     struct text_head head;
+    struct encode_source source; /* of classifiers with two stacks */
     enum kv_dtype kv_dtype;
     uint32_t n_blocks; /* of d->kv */
     /* Working memory, which grows to the largest pass. */

@@ -75,7 +75,10 @@ static void fill_info(struct model *m)
     i->vocab = s->vocab;
     i->max_positions = s->max_positions;
     i->bounded = s->learned_positions;
-    if (s->attends_text && i->bounded) {
+    if (s->attends_text && i->bounded && m->d.encodes) {
+        i->max_positions =
+            s->text_positions < s->max_positions ? s->text_positions : s->max_positions;
+    } else if (s->attends_text && i->bounded) {
         i->text_positions = s->text_positions;
         i->answer_positions = s->max_positions;
         i->max_positions = s->text_positions + s->max_positions;
@@ -96,7 +99,7 @@ static void fill_info(struct model *m)
     i->n_kv_heads = s->n_kv_heads;
     i->head_dim = s->head_dim;
     i->both_ways = s->both_ways;
-    i->attends_text = s->attends_text;
+    i->attends_text = s->attends_text && !m->d.encodes;
     i->start = s->start;
     i->width = m->encoder.head.width;
     i->row_width = m->encoder.head.row_width;
@@ -106,8 +109,9 @@ static void fill_info(struct model *m)
     if (m->d.encodes)
         i->task = m->encoder.head.task;
     i->max_length = m->sentence.max_length;
-    if (!i->max_length || (s->max_positions && s->max_positions < i->max_length))
-        i->max_length = s->max_positions;
+    const uint32_t bound = m->d.encodes ? i->max_positions : s->max_positions;
+    if (!i->max_length || (bound && bound < i->max_length))
+        i->max_length = bound;
     for (uint32_t r = 0; r < SPEC_MAX_ROPES; r++)
         i->by_length |= rope_by_length(&s->rope[r], s->max_positions);
     for (uint32_t l = 0; l < s->n_layers; l++)
@@ -282,8 +286,10 @@ static int choose_task(struct model *m, const char *dir, const struct model_opti
         return err_set(e, ERR_VALIDATION,
                        "--task generate: a %s model gives vectors or scores, no text",
                        m->info.type);
+    const bool twice = s->attends_text && (task == TASK_CLASSIFY || task == TASK_RERANK);
     for (uint32_t i = 0; task != TASK_GENERATE && i < s->n_layers; i++)
-        if (s->layers[i].mixer != MIXER_ATTENTION && s->layers[i].mixer != MIXER_NONE)
+        if (s->layers[i].mixer != MIXER_ATTENTION && s->layers[i].mixer != MIXER_NONE &&
+            !(twice && s->layers[i].mixer == MIXER_CROSS))
             return err_set(e, ERR_VALIDATION,
                            "--task %s: layer %u of this %s model is not of plain attention",
                            model_task_name(task), i, m->info.type);
@@ -368,6 +374,8 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a,
     checkpoint_close(&heads);
     if (rc == 0 && m->d.encodes)
         rc = load_head(m, dir, a, &c, o, e);
+    if (rc == 0 && m->d.encodes && m->d.spec.attends_text)
+        rc = encode_source_load(&m->encoder.source, dir, &m->d, e);
     if (rc == 0 && m->d.comm->rank == 0) { /* rank 0 adds biases for all ranks */
         rc = unused_check(&c, &unused, e);
         if (rc == 0)

@@ -105,7 +105,7 @@ struct model_info {
     bool sparse;          /* which is a weight of each token of the vocabulary, most of them 0 */
     uint32_t max_length;  /* most tokens of a text; 0: unbounded */
     bool both_ways;       /* an encoder */
-    /* The prompt is the input of an encoder beside the model (encoder/text.h); what the model
+    /* The prompt is the input of an encoder beside the model (text_encoder.h); what the model
      * itself reads begins with token `start`. */
     bool attends_text;
     uint32_t start;

@@ -227,6 +227,7 @@ static const struct recipe {
     {"classifier.dense", NULL, "classifier.out_proj", HEAD_TANH, NULL},
     {"pooler.dense", NULL, "classifier", HEAD_GELU, "deberta."},
     {"dense", NULL, "classifier", HEAD_TANH, NULL}, /* NeoBERT */
+    {"classification_head.dense", NULL, "classification_head.out_proj", HEAD_TANH, NULL}, /* BART */
     {"head.dense", "head.norm", "classifier", HEAD_GELU, NULL},
     {NULL, NULL, "score", HEAD_PLAIN, NULL},
     {NULL, NULL, "sequence_summary.summary", HEAD_PLAIN, "transformer."}, /* XLM */

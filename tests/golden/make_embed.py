@@ -8,6 +8,7 @@ embedding, logit or logits: eager attention, fp32, CPU. Needs torch and transfor
 
 import json, os, sys
 import torch
+import transformers
 from safetensors.torch import save_file
 from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSequenceClassification,
                           AutoModelForTextEncoding, AutoModelForTokenClassification,
@@ -169,6 +170,17 @@ CASES = {
     "colbert": dict(model_type="bert", type_vocab_size=2, kind="late", dense=[24]),
     "pylate": dict(model_type="modernbert", local_attention=8, kind="late", dense=[24], much=0.1),
     "qwen3_rerank": dict(model_type="qwen3", head_dim=16, num_key_value_heads=2, kind="yes_no"),
+    # a classifier whose encoder and decoder read a text each: texts end with the token of the end
+    "bart_classify": dict(model_type="bart", num_labels=3, kind="both"),
+    "bart_rerank": dict(model_type="bart", num_labels=1, kind="both", scale_embedding=True),
+    "mbart_classify": dict(model_type="mbart", num_labels=3, kind="both", decoder_start_token_id=2),
+    "t5_classify": dict(model_type="t5", num_labels=3, d_kv=24, d_ff=96, d_model=64, num_layers=3, num_decoder_layers=4, num_heads=4,
+                        feed_forward_proj="gated-gelu", kind="both", much=0.1, eos_token_id=1, decoder_start_token_id=0),
+    # vectors of the last token, with a projection or without; files of the whole model, and of the text model alone
+    "clip": dict(kind="clip"),
+    "clip_text": dict(kind="clip", alone="CLIPTextModelWithProjection", hidden_act="gelu"),
+    "clip_bare": dict(kind="clip", alone="CLIPTextModel"),
+    "metaclip_2": dict(kind="clip", of="MetaClip2"),
 }
 
 
@@ -416,10 +428,14 @@ def make(name, case):
         case = dict(case, dim=64, hidden_dim=96, n_layers=4, n_heads=4)
     if kind == "encoder":
         case = dict(case, d_model=64, d_ff=96, num_layers=4, num_heads=4)
+    if kind == "both" and case["model_type"] != "t5":
+        case = dict(case, d_model=64, encoder_layers=3, decoder_layers=4, encoder_attention_heads=4, decoder_attention_heads=8,
+                    encoder_ffn_dim=96, decoder_ffn_dim=128, eos_token_id=2)
+    usual = {k: v for k, v in COMMON.items() if kind != "both" or not k.startswith(("hidden", "interm", "num"))}
     config = AutoConfig.for_model(**{
-    **COMMON, **case, **({ "num_labels" : labels } if labels else {})})
+    **usual, **case, **({ "num_labels" : labels } if labels else {})})
     config._attn_implementation = "eager"
-    auto = {"mean": AutoModel, "encoder": AutoModelForTextEncoding, "classify": AutoModelForSequenceClassification, "yes_no": AutoModelForCausalLM,
+    auto = {"both": AutoModelForSequenceClassification, "mean": AutoModel, "encoder": AutoModelForTextEncoding, "classify": AutoModelForSequenceClassification, "yes_no": AutoModelForCausalLM,
             "splade": AutoModelForMaskedLM, "tokens": AutoModelForTokenClassification, "late": AutoModel}[kind]
     torch.manual_seed(1)
     model = auto.from_config(config).eval().float()
@@ -441,6 +457,8 @@ def make(name, case):
         layers = modules(out, "mean", dense, config.hidden_size) if kind in ("mean", "encoder") and not (temperature or labelled) else []
     # errors of a sum grow with the text
     for n, ids in enumerate(texts(g, config.vocab_size, LENGTHS[:3] if pooling[0] == "sum" else LENGTHS)):
+        if kind == "both":
+            ids[-1] = config.eos_token_id
         types = [int(i > len(ids) // 2) for i in range(len(ids))] if biased or config.model_type in TYPED else None
         feed = dict(input_ids=torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long))
         if biased:
@@ -499,5 +517,32 @@ k: v.contiguous().bfloat16() for k, v in model.state_dict().items()}
     print(name, sum(p.numel() for p in model.parameters()))
 
 
+def make_clip(name, kind, of="CLIP", alone=None, **case):
+    """Texts end with the token of the end, the last of the vocabulary, whose row makes the vector; OpenAI's files say that it is 2."""
+    end = COMMON["vocab_size"] - 1
+    sizes = dict({k: v for k, v in COMMON.items() if k != "num_hidden_layers"}, num_hidden_layers=3, projection_dim=40, **case)
+    sizes["eos_token_id"] = 2 if name == "clip" else end
+    vision = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=16, patch_size=8, projection_dim=40)
+    text = getattr(transformers, f"{of}TextConfig")(**sizes)
+    config = text if alone else getattr(transformers, f"{of}Config")(text_config=text.to_dict(), vision_config=vision, projection_dim=40)
+    config._attn_implementation = "eager"
+    torch.manual_seed(1)
+    model = getattr(transformers, alone or f"{of}Model")(config).eval().float()
+    g, results, out = torch.Generator().manual_seed(2), [], f"build/golden/embed/{name}"
+    spread(model, g, 0.2)
+    for ids in texts(g, end, LENGTHS):
+        ids[-1] = end
+        feed = dict(input_ids=torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long))
+        with torch.no_grad():
+            got = model(**feed) if alone else model.get_text_features(**feed)
+        vector = got.text_embeds if alone and hasattr(got, "text_embeds") else got.pooler_output
+        results.append(dict(ids=ids, embedding=vector[0].tolist()))
+    os.makedirs(out, exist_ok=True)
+    save_file({k: v.contiguous().bfloat16() for k, v in model.state_dict().items() if "position_ids" not in k}, f"{out}/model.safetensors")
+    json.dump(dict(json.loads(config.to_json_string(use_diff=False)), architectures=[type(model).__name__]), open(f"{out}/config.json", "w"), indent=1)
+    json.dump(dict(name=name, texts=results), open(f"{out}/golden.json", "w"))
+    print(name, sum(p.numel() for p in model.parameters()))
+
+
 for name in sys.argv[1:] or CASES:
-    make(name, CASES[name])
+    make_clip(name, **CASES[name]) if CASES[name]["kind"] == "clip" else make(name, CASES[name])

@@ -3,10 +3,10 @@
 #ifndef TESTS_GOLDEN_SIGHT_H
 #define TESTS_GOLDEN_SIGHT_H
 #include "common/image/canvas.h"
-#include "model-server/encoder/text.h"
 #include "model-server/encoder/tower.h"
 #include "model-server/engine/pictures.h"
 #include "model-server/model/decoder.h"
+#include "model-server/model/text_encoder.h"
 #include "tests/golden/golden.h"
 #include "tests/golden/vision_rig.h"
 

@@ -104,6 +104,14 @@ static const char *const dirs[] = {
     MADE "flan_t5",
     MADE "mt5",
     MADE "umt5",
+    MADE "bart_classify",
+    MADE "bart_rerank",
+    MADE "mbart_classify",
+    MADE "t5_classify",
+    MADE "clip",
+    MADE "clip_text",
+    MADE "clip_bare",
+    MADE "metaclip_2",
 };
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]), MOST_RANKS = 4 };
 
@@ -312,6 +320,23 @@ static void masks_are_refused(void **state)
     encode_close(&b);
 }
 
+/* A classifier's decoder reads a text behind its encoder, for its labels alone. */
+static void a_decoder_with_an_encoder_gives_no_vectors(void **state)
+{
+    static const char dir[] = MADE "bart_classify";
+    const struct device_options o = {.threads = 1, .features = ~0ull};
+    struct err e = ERR_INIT;
+    (void)state;
+    if (access(dir, F_OK))
+        skip();
+    struct device *d = backend_cpu.open(&o, &e);
+    const struct model_options m = {
+        .ops = &backend_cpu, .dev = d, .comm = comm_solo(), .dtype = -1, .task = TASK_EMBED};
+    assert_null(model_load(dir, &m, &e));
+    assert_non_null(strstr(e.msg, "layer 1 of this bart model is not of plain attention"));
+    backend_cpu.close(d);
+}
+
 static int print_table(void **state)
 {
     (void)state;
@@ -330,7 +355,7 @@ int main(void)
         "agrees with transformers", "gives hidden states of all tokens",
         "is the same alone and in any batch", "agrees on any number of ranks"};
     enum { N_FNS = sizeof(fns) / sizeof(fns[0]) };
-    static struct CMUnitTest tests[N_FNS * N_DIRS + 2];
+    static struct CMUnitTest tests[N_FNS * N_DIRS + 3];
     static char text[N_FNS * N_DIRS][120];
     for (size_t i = 0; i < N_FNS * N_DIRS; i++) {
         snprintf(text[i], sizeof(text[i]), "%s: %s", dirs[i % N_DIRS], names[i / N_DIRS]);
@@ -341,5 +366,7 @@ int main(void)
     tests[N_FNS * N_DIRS] =
         (struct CMUnitTest)cmocka_unit_test(layers_that_read_others_are_refused);
     tests[N_FNS * N_DIRS + 1] = (struct CMUnitTest)cmocka_unit_test(masks_are_refused);
+    tests[N_FNS * N_DIRS + 2] =
+        (struct CMUnitTest)cmocka_unit_test(a_decoder_with_an_encoder_gives_no_vectors);
     return cmocka_run_group_tests(tests, NULL, print_table);
 }

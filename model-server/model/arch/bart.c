@@ -2,8 +2,10 @@
  * (1912.08777), Marian (1804.00344), M2M100 (2010.11125) and NLLB (2207.04672), Blenderbot
  * (2004.13637), MVP (2206.12131) and PLBART (2103.06333). They differ in the place of norms and in
  * positions. LED (2004.05150) is BART whose encoder is Longformer's: tokens see a window to both
- * sides. As in transformers without a mask for it, no token sees all others. */
+ * sides. As in transformers without a mask for it, no token sees all others. Classifiers of texts
+ * (zero-shot ones, too) read a text by both stacks. */
 #include "common/json/json.h"
+#include "common/text.h"
 #include "model-server/model/arch.h"
 #include <string.h>
 
@@ -43,14 +45,23 @@ static const struct kin *kin_of(const struct config *c)
     return k;
 }
 
-/* Decoders alone and classifiers have the same model_type, and bare models have no head. */
+/* True of classifiers of whole texts, which both stacks read. LED's are not told which tokens see
+ * all others. */
+static bool classifies(const struct config *c, const struct kin *k)
+{
+    return ends_with(config_class(c, ""), "ForSequenceClassification") &&
+           strcmp(k->type, "led") != 0;
+}
+
+/* Decoders alone have the same model_type, and bare models have no head. */
 static void check_class(struct config *c, const struct kin *k)
 {
     const char *name = config_class(c, "");
     if (c->root != c->file) /* the text model of Florence-2, which does not name its class */
         return;
-    if (strcmp(name, k->class) != 0)
-        config_fail(c, "`architectures`: `%.60s`: only %s is supported", name, k->class);
+    if (strcmp(name, k->class) != 0 && !classifies(c, k))
+        config_fail(c, "`architectures`: `%.60s`: only %s and classifiers are supported", name,
+                    k->class);
 }
 
 /* What encoder and decoder share. The family's keys name the sizes of one of them. */
@@ -95,7 +106,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     const struct kin *k = kin_of(c);
     const char *start = "decoder_start_token_id";
     configure_stack(c, s, k);
-    s->bias.head = c->root == c->file;
+    s->no_head = classifies(c, k);
+    s->bias.head = c->root == c->file && !s->no_head;
     s->text_positions =
         config_u32_or(c, "max_encoder_position_embeddings", s->max_positions, 1, 1u << 30);
     s->embed_norm_first = k->norm_first;

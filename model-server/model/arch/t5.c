@@ -1,35 +1,35 @@
 /* T5 (arXiv 1910.10683), Flan-T5 (2210.11416), mT5 and UMT5 (2010.11934, 2304.09151), LongT5 with
  * windows to both sides in the encoder (2112.07916): RMS norms
  * before the branches, no biases, positions only as a number per distance, a ReLU or a gated MLP.
- * The encoder alone (2112.07899), or the decoder, which attends to the encoder's rows. Also the
- * text model of BLIP-2. */
+ * The encoder alone (2112.07899), or the decoder, which attends to the encoder's rows; classifiers
+ * of texts, which both read. Also the text model of BLIP-2. */
 #include "common/json/json.h"
+#include "common/text.h"
 #include "model-server/model/arch.h"
 #include <string.h>
-
-static bool ends(const char *word, const char *end)
-{
-    const size_t n = strlen(word), m = strlen(end);
-    return n >= m && strcmp(word + n - m, end) == 0;
-}
 
 extern const struct arch arch_t5;
 static const struct arch decoder;
 
-/* By the class that a checkpoint was saved from. The bare models have no head, and classifiers
- * another one: they would be served as something that they are not. */
+static bool classifies(const struct config *c)
+{
+    return ends_with(config_class(c, ""), "ForSequenceClassification");
+}
+
+/* By the class that a checkpoint was saved from. The bare models have no head, and classifiers of
+ * tokens another one: they would be served as something that they are not. */
 static const struct arch *choose(struct config *c)
 {
     const char *name = config_class(c, "");
-    if (ends(name, "EncoderModel"))
+    if (ends_with(name, "EncoderModel"))
         return &arch_t5;
     /* the text model of BLIP-2 need not name its class */
-    if (ends(name, "ForConditionalGeneration") || ends(name, "WithLMHeadModel") ||
-        (c->root != c->file && !*name))
+    if (ends_with(name, "ForConditionalGeneration") || ends_with(name, "WithLMHeadModel") ||
+        classifies(c) || (c->root != c->file && !*name))
         return &decoder;
     config_fail(c,
-                "`architectures`: `%.60s`: only T5EncoderModel and T5ForConditionalGeneration, and "
-                "those of mT5, UMT5 and LongT5, are supported",
+                "`architectures`: `%.60s`: only T5EncoderModel, T5ForConditionalGeneration and "
+                "T5ForSequenceClassification, and those of mT5, UMT5 and LongT5, are supported",
                 name);
     return NULL;
 }
@@ -117,6 +117,7 @@ static void configure_decoder(struct config *c, struct decoder_spec *s)
     const uint32_t encoder = config_u32(c, "num_layers", 1, SPEC_MAX_LAYERS / 2);
     configure_stack(c, s);
     configure_head(c, s);
+    s->no_head = classifies(c);
     s->start = config_u32_or(c, "decoder_start_token_id",
                              config_u32_or(c, "pad_token_id", 0, 0, s->vocab - 1), 0, s->vocab - 1);
     /* a text and an answer as long as those of the training; a bias by distance has no end */
@@ -127,8 +128,8 @@ static void configure_decoder(struct config *c, struct decoder_spec *s)
     config_pair_layers(c, s, "num_decoder_layers");
 }
 
-/* alone, and in BLIP-2 */
-#define PREFIX             "|language_model."
+/* alone, in BLIP-2, and in classifiers */
+#define PREFIX             "|language_model.|transformer."
 #define NAMES_ATTENTION(p) [W_Q] = p ".q", [W_K] = p ".k", [W_V] = p ".v", [W_O] = p ".o"
 #define NAMES_MLP(p)                                                                               \
     [W_MLP_NORM] = p ".layer_norm", [W_GATE] = p ".DenseReluDense.wi_0",                           \

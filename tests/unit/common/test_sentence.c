@@ -140,6 +140,8 @@ static void functions_of_logits(void **state)
 static void the_first_module_has_a_folder(void **state)
 {
     char own[PATH_MAX], path[128], want[128];
+    struct sentence s;
+    struct err e = ERR_INIT;
     (void)state;
     put("config.json", NULL);
     put("modules.json", "[" MODULE("StaticEmbedding", "1_Pooling") "]");
@@ -153,6 +155,11 @@ static void the_first_module_has_a_folder(void **state)
     snprintf(want, sizeof(want), "%s/1_Pooling/config.json", dir);
     assert_string_equal(first_module_file(path, own), want);
     assert_false(first_module_static(dir));
+    put("modules.json", "[" MODULE("CLIPModel", "1_Pooling") "]"); /* the old class of CLIP */
+    assert_true(first_module_folder(dir, own));
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(s.present && !s.pooling && !s.n_dense);
+    sentence_free(&s);
     put("modules.json", "[" MODULE("Transformer", "../x") "]");
     assert_false(first_module_folder(dir, own));
     put("modules.json", "{}");

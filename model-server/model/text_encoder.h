@@ -1,11 +1,12 @@
-/* text.h - the encoder of texts beside a decoder that attends to its rows (T5): ids to rows.
+/* text_encoder.h - the encoder of texts beside a decoder that attends to its rows (T5): ids to
+ * rows.
  *
  * It is a second stack of the same checkpoint, on the decoder's device and ranks, without a head.
  * The texts of a pass go through the layers as one ragged batch, each attending to itself alone, so
  * a text's rows do not depend on the others. Every rank gets the same calls, and has all rows. One
  * thread. */
-#ifndef MODEL_SERVER_ENCODER_TEXT_H
-#define MODEL_SERVER_ENCODER_TEXT_H
+#ifndef MODEL_SERVER_MODEL_TEXT_ENCODER_H
+#define MODEL_SERVER_MODEL_TEXT_ENCODER_H
 #include "common/err.h"
 #include <stdbool.h>
 #include <stdint.h>

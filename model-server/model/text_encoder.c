@@ -1,4 +1,4 @@
-#include "model-server/encoder/text.h"
+#include "model-server/model/text_encoder.h"
 #include "model-server/model/arch.h"
 #include "model-server/model/checkpoint/checkpoint.h"
 #include "model-server/model/checkpoint/quant/stored.h"
