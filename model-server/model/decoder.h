@@ -234,6 +234,10 @@ uint32_t decoder_pass_tokens(const struct decoder *d);
  * next call. */
 int decoder_encode(struct decoder *d, const struct ragged *b, float *out, const float **at,
                    struct err *e);
+/* The same, faster with few rows of output. last: these as a step of their own, [n_out] tokens with
+ * a span each, or NULL. */
+int decoder_encode_few(struct decoder *d, const struct ragged *b, const struct ragged *last,
+                       float *out, const float **at, struct err *e);
 /* The logits of all tokens of such a step, DECODER_LOGIT_ROWS tokens at a time: `each` gets those
  * of tokens [first, first + n) in `logits`, [n][vocab], which is the caller's. NULL: this rank does
  * not need them. `encodes_logits` is set. */

@@ -24,13 +24,13 @@ int decoder_kv_reserve(struct decoder *d, uint32_t n_blocks, uint32_t block_size
     return 0;
 }
 
-/* *out: address of the rows that decoder_encode() returns. */
-static void last_rows(struct decoder *d, const struct ragged *b, const float **out)
+/* *out: address of the rows that decoder_encode() returns. few: x has no others. */
+static void last_rows(struct decoder *d, const struct ragged *b, bool few, const float **out)
 {
     struct scratch *s = &d->scratch;
     const uint32_t hidden = d->spec.hidden, rows = b->n_out ? b->n_out : b->n_tokens;
     const float *x = s->x;
-    if (b->n_out) {
+    if (b->n_out && !few) {
         d->ops->gather_out(d->dev, s->out, x, hidden);
         x = s->out;
     }
@@ -43,17 +43,27 @@ static void last_rows(struct decoder *d, const struct ragged *b, const float **o
 int decoder_encode(struct decoder *d, const struct ragged *b, float *out, const float **at,
                    struct err *e)
 {
+    return decoder_encode_few(d, b, NULL, out, at, e);
+}
+
+int decoder_encode_few(struct decoder *d, const struct ragged *b, const struct ragged *last,
+                       float *out, const float **at, struct err *e)
+{
     struct err late = ERR_INIT;
     const float *rows = NULL;
+    struct scratch *s = &d->scratch;
+    const bool few = last && decoder_ends_few(d, b);
     assert(d->encodes && b->n_tokens);
     if (decoder_check(d, b, e) || decoder_reserve_pass(d, b->n_tokens, b->n_out, e) ||
         decoder_upload_ropes(d, b, e) || decoder_cross_begin(d, b, e) ||
         d->ops->step_begin(d->dev, b, e))
         return -1;
-    int rc = decoder_run_layers(d, b, e);
+    const struct scratch was = *s;
+    int rc = decoder_run_layers(d, b, few ? last : NULL, e);
     d->cross.n = 0;
     if (rc == 0)
-        last_rows(d, b, &rows);
+        last_rows(d, b, few, &rows);
+    s->x = was.x, s->n = was.n, s->r = was.r, s->out = was.out;
     if (rc == 0 && d->front.finish)
         d->front.finish(d->front.arg, rows, 0, b->n_out ? b->n_out : b->n_tokens);
     if (d->ops->step_end(d->dev, rc ? &late : e) || rc)
@@ -176,7 +186,7 @@ static int run_part(struct decoder *d, struct decoder_walk *w, uint32_t n, struc
             decoder_enter_layer(d, w->layer + 1, &p);
         return 0;
     case WALK_GATHER:
-        last_rows(d, w->b, &w->rows);
+        last_rows(d, w->b, false, &w->rows);
         return 0;
     default:
         if (d->front.finish)

@@ -51,7 +51,12 @@ bool decoder_keeps_shown(const struct decoder *d, uint32_t i);
 /* Which layer of crossing.kv layer i reads. */
 uint32_t decoder_cross_at(const struct decoder *d, uint32_t i);
 void decoder_cross_free(struct decoder *d);
-int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e);
+/* last: NULL, or the step's rows of output as a step of their own, if decoder_ends_few(). Then x
+ * has only these rows in the end, and x, n, r and out of the scratch memory have changed places. */
+int decoder_run_layers(struct decoder *d, const struct ragged *b, const struct ragged *last,
+                       struct err *e);
+/* The last feed-forward, which relates no rows, may run on the rows of output alone. */
+bool decoder_ends_few(const struct decoder *d, const struct ragged *b);
 /* Layer i in two parts. In: n is the norm of x. First store() of every row to which another row
  * attends. Then rest(): x has both branches added and n is its norm for the next layer. With
  * NORM_SUM n is not used. */

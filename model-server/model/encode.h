@@ -21,6 +21,9 @@ struct encoder {
     uint32_t cap_tokens, cap_texts;
     uint32_t *ids, *pos, *slots, *blocks, *out_rows;
     struct span *spans;
+    uint32_t *last; /* [4][cap_texts] ids, positions, slots and numbers of the rows of output, and a
+                       span of each: see decoder_encode_few() */
+    struct span *last_spans;
     float *rows, *work, *logits; /* logits: of text_head.sparse */
     size_t cap_rows;             /* floats */
 };

@@ -4,6 +4,7 @@
  *   GOLDEN_TABLE=1 build/tests/golden/test_embed     also prints the table of
  * docs/results/architectures.md
  */
+#include "model-server/model/decoder_impl.h"
 #include "tests/golden/embed.h"
 #include <pthread.h>
 #include <unistd.h>
@@ -217,6 +218,44 @@ static void is_the_same_alone_and_in_any_batch(void **state)
     texts_free(&t);
 }
 
+/* The last feed-forward runs on the rows of output alone, which changes no bit of them: of the
+ * first rows, of the last ones, behind norms of sums and behind norms before the branches. */
+static void a_row_of_output_is_that_row_of_all(void **state)
+{
+    static const char *const which[] = {"embed/bert_cls", "embed/xlm_roberta_cls",
+                                        "embed/qwen3_embedding", MADE "clip"};
+    const struct ragged few = {.n_tokens = 64, .n_out = 32}, many = {.n_tokens = 64, .n_out = 33};
+    int found = 0;
+    (void)state;
+    for (int k = 0; k < N_DIRS; k++) {
+        void *arg = (void *)&dirs[k];
+        struct texts t;
+        size_t m = 0;
+        int unused;
+        while (m < sizeof(which) / sizeof(which[0]) && strcmp(which[m], dirs[k]) != 0)
+            m++;
+        const char *dir = m < sizeof(which) / sizeof(which[0]) ? folder(&arg, &t, &unused) : NULL;
+        if (!dir)
+            continue;
+        found++;
+        struct encode_bench b = open_or_fail(dir, 2, comm_solo());
+        const uint32_t width = model_info(b.model)->row_width;
+        assert_true(decoder_ends_few(model_decoder(b.model), &few));
+        assert_false(decoder_ends_few(model_decoder(b.model), &many));
+        float *all = encode_all(&b, &t), *rows = encode_texts(&b, &t, 0, t.n, false);
+        const float *at = all;
+        for (uint32_t i = 0; i < t.n; at += (size_t)t.text[i++].in.n * width) {
+            const size_t row = strstr(dir, "_cls") ? 0 : t.text[i].in.n - 1;
+            assert_memory_equal(rows + (size_t)i * width, at + row * width, width * sizeof(float));
+        }
+        free(all), free(rows);
+        encode_close(&b);
+        texts_free(&t);
+    }
+    if (!found)
+        skip();
+}
+
 /* ---------------------------------------------------------------- ranks */
 
 struct rank_run {
@@ -355,7 +394,7 @@ int main(void)
         "agrees with transformers", "gives hidden states of all tokens",
         "is the same alone and in any batch", "agrees on any number of ranks"};
     enum { N_FNS = sizeof(fns) / sizeof(fns[0]) };
-    static struct CMUnitTest tests[N_FNS * N_DIRS + 3];
+    static struct CMUnitTest tests[N_FNS * N_DIRS + 4];
     static char text[N_FNS * N_DIRS][120];
     for (size_t i = 0; i < N_FNS * N_DIRS; i++) {
         snprintf(text[i], sizeof(text[i]), "%s: %s", dirs[i % N_DIRS], names[i / N_DIRS]);
@@ -368,5 +407,7 @@ int main(void)
     tests[N_FNS * N_DIRS + 1] = (struct CMUnitTest)cmocka_unit_test(masks_are_refused);
     tests[N_FNS * N_DIRS + 2] =
         (struct CMUnitTest)cmocka_unit_test(a_decoder_with_an_encoder_gives_no_vectors);
+    tests[N_FNS * N_DIRS + 3] =
+        (struct CMUnitTest)cmocka_unit_test(a_row_of_output_is_that_row_of_all);
     return cmocka_run_group_tests(tests, NULL, print_table);
 }
