@@ -6,7 +6,7 @@
 A draw is an encoder or a decoder of a few layers with one of the tokenizers of TEST_DATA/embed, modules behind it (Pooling of
 each mode and of several, Dense with each function, LayerNorm, Normalize), prompts, a length and a width. The package writes
 the folder and encodes texts in fp32; the programs serve that folder. A cross-encoder comes now and then. A draw is right
-(within 2e-5), refused by one line, or WRONG: then the script ends with 1. Needs torch, transformers 5, sentence-transformers
+(within 2e-5), refused by one line, FAILED (a program did not start, stop or answer) or WRONG: then the script ends with 1. Needs torch, transformers 5, sentence-transformers
 and requests."""
 
 import argparse, os, pathlib, random, shutil, sys
@@ -169,10 +169,10 @@ def cross(r, out):
     return said, compare
 
 
-def one(i, seed):
+def one(i, seed, keep):
     r = random.Random(seed * 1000 + i)
     torch.manual_seed(seed * 1000 + i)
-    out = FOLDER / str(i)
+    out = FOLDER / f"{seed}-{i}"  # several seeds may run side by side
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     said, compare = (cross if r.random() < 0.2 else sentence)(r, out)
@@ -181,8 +181,12 @@ def one(i, seed):
             error = compare(s)
         verdict = f"{error:.1e}" if error < TOLERANCE else f"WRONG by {error:.2g}"
     except (AssertionError, RuntimeError) as e:
-        lines = [line for line in str(e).splitlines() if '"error"' in line or "ERROR" in line] or [str(e)]
-        verdict = "refused: " + lines[0][-300:]
+        lines = [line for line in str(e).splitlines() if '"error"' in line or "ERROR" in line]
+        # without such a line nothing was refused: a program did not start in time, or did not stop
+        crashed = "Assertion" in str(e) or "killed by signal" in str(e)
+        verdict = f"refused: {lines[0][-300:]}" if lines and not crashed else f"FAILED: {str(e)[:200]} ... {str(e)[-1000:]}"
+    if not keep:
+        shutil.rmtree(out, ignore_errors=True)
     print(f"{i:3} {said}: {verdict}", flush=True)
     return verdict
 
@@ -195,13 +199,11 @@ def main():
     p.add_argument("--keep", action="store_true")
     o = p.parse_args()
     torch.set_num_threads(1)
-    found = [one(i, o.seed) for i in (range(o.n) if o.only is None else [o.only])]
-    wrong, refused = (sum(v.startswith(word) for v in found) for word in ("WRONG", "refused"))
-    print(f"{len(found) - wrong - refused} right, {refused} refused, {wrong} wrong")
+    found = [one(i, o.seed, o.keep) for i in (range(o.n) if o.only is None else [o.only])]
+    wrong, refused, failed = (sum(v.startswith(word) for v in found) for word in ("WRONG", "refused", "FAILED"))
+    print(f"{len(found) - wrong - refused - failed} right, {refused} refused, {failed} failed, {wrong} wrong")
     clean_up(keep_logs=False)
-    if not o.keep:
-        shutil.rmtree(FOLDER, ignore_errors=True)
-    sys.exit(1 if wrong else 0)
+    sys.exit(1 if wrong or failed else 0)
 
 
 main()
