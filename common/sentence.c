@@ -393,25 +393,30 @@ void sentence_free(struct sentence *s)
     *s = (struct sentence){0};
 }
 
-/* Values of --pooling, and their POOL_*. */
+/* Values of --pooling, and what they choose; SPARSE_MAX where the files do not say SPARSE_SUM. */
 #define POOLING_CHOICES(ROW)                                                                       \
-    ROW("auto", 0)                                                                                 \
-    ROW("cls", POOL_CLS)                                                                           \
-    ROW("mean", POOL_MEAN)                                                                         \
-    ROW("last", POOL_LAST)                                                                         \
-    ROW("last-token", POOL_LAST)                                                                   \
-    ROW("splade", 0)
-#define WORD(word, pool) word,
-#define POOL(word, pool) pool,
+    ROW("auto", 0, SPARSE_NONE)                                                                    \
+    ROW("cls", POOL_CLS, SPARSE_NONE)                                                              \
+    ROW("mean", POOL_MEAN, SPARSE_NONE)                                                            \
+    ROW("last", POOL_LAST, SPARSE_NONE)                                                            \
+    ROW("last-token", POOL_LAST, SPARSE_NONE)                                                      \
+    ROW("splade", 0, SPARSE_MAX)                                                                   \
+    ROW("lexical", 0, SPARSE_LEXICAL)
+#define WORD(word, pool, sparse)   word,
+#define CHOSEN(word, pool, sparse) {pool, sparse},
 const char *const sentence_pooling_choices[] = {POOLING_CHOICES(WORD) NULL};
-static const unsigned chosen[] = {POOLING_CHOICES(POOL)};
+static const struct {
+    unsigned pool;
+    enum sparse_pooling sparse;
+} chosen[] = {POOLING_CHOICES(CHOSEN)};
 
 void sentence_set_pooling(struct sentence *s, uint32_t choice)
 {
     if (!choice)
         return;
-    s->pooling = chosen[choice];
-    s->sparse = s->pooling ? SPARSE_NONE : s->sparse ? s->sparse : SPARSE_MAX;
+    const enum sparse_pooling sparse = chosen[choice].sparse;
+    s->pooling = chosen[choice].pool;
+    s->sparse = sparse == SPARSE_MAX && s->sparse ? s->sparse : sparse;
 }
 
 const char *sentence_prompt(const struct sentence *s, const char *name)

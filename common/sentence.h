@@ -37,8 +37,9 @@ enum {
 };
 /* Of the logits of an encoder's head for masked tokens, after log(1 + max(0, x)): the greatest or
  * the sum over the tokens, for each token of the vocabulary (SPLADE, arXiv 2107.05720,
- * 2109.10086). */
-enum sparse_pooling { SPARSE_NONE, SPARSE_MAX, SPARSE_SUM };
+ * 2109.10086). Lexical weights (BGE-M3, arXiv 2402.03216): of each token of the text, except
+ * special ones, max(0, w h + b) of its hidden state h; the greatest of equal tokens. */
+enum sparse_pooling { SPARSE_NONE, SPARSE_MAX, SPARSE_SUM, SPARSE_LEXICAL };
 enum { POOL_MODES = 6, SENTENCE_MAX_DENSE = 8, SENTENCE_MAX_PROMPTS = 64 };
 
 /* What makes scores of logits. */

@@ -10,6 +10,7 @@ import requests
 from gguf_made import tensors
 from safetensors.numpy import save_file
 from serving import Service, data, wait_for
+from torch_made import save
 
 TEXTS = ["Hello world", "a", "the sun is shining on a very long street"]
 
@@ -106,5 +107,44 @@ def test_other_models_refuse():
 @pytest.mark.parametrize("model, words", [("embed/qwen3_embedding", "of a qwen3 model"), ("embed/bert_mean", "cls.predictions.transform.dense")])
 def test_models_without_such_a_head(model, words):
     s = Service(data(model), args=["--pooling", "splade"], ready=False)
+    wait_for(lambda: not s.alive(), 30)
+    assert s.p.returncode != 0 and words in s.log
+
+
+def lexical(to, shape=None):
+    """A model of XLM-RoBERTa with the file of BGE-M3: random weights and a bias."""
+    shutil.copytree(data("embed/xlm_roberta_cls"), to)
+    rng = np.random.default_rng(6)
+    hidden = json.loads((to / "config.json").read_text())["hidden_size"]
+    w, bias = rng.standard_normal((1, hidden), np.float32), np.array([0.25], np.float32)
+    save(to / "sparse_linear.pt", {"weight": ("F32", shape or w.shape, w.tobytes()), "bias": ("F32", bias.shape, bias.tobytes())})
+    return w[0].astype(np.float64), 0.25
+
+
+def test_lexical_weights(tmp_path):
+    """BGE-M3's: of each word's token that of its hidden state, the greatest of equal tokens, none of special tokens (arXiv 2402.03216)."""
+    w, bias = lexical(tmp_path / "m")
+    asked = [*TEXTS, "sun sun the sun", "\u6f22"]
+    with Service(tmp_path / "m", args=["--pooling", "lexical"], num_shard=2) as s:
+        got, states = (s.post(path, {"inputs": asked}).json() for path in ("/embed_sparse", "/embed_all"))
+        for text, vector, rows in zip(asked, got, states):
+            ids = [t["id"] for t in s.post("/tokenize", {"inputs": text}).json()]
+            assert len(ids) == len(rows) and ids[0] == 0 and ids[-1] == 2
+            weights = np.maximum(np.array(rows, np.float64) @ w + bias, 0)
+            want = {}
+            for i, x in zip(ids, weights):
+                if i > 3 and x > 0:  # <s>, <pad>, </s>, <unk>
+                    want[i] = max(x, want.get(i, 0))
+            assert {x["index"]: x["value"] for x in vector} == pytest.approx(want, abs=1e-4)
+        assert max(len(v) for v in got) > 3, "all weights are 0"
+        assert [s.post("/embed_sparse", {"inputs": t}).json()[0] for t in asked] == got, "not alike alone and in a batch"
+
+
+@pytest.mark.parametrize("made, words", [(False, "sparse_linear.pt"), (True, "sparse_linear.pt: tensor `weight` has shape")])
+def test_lexical_weights_need_their_file(tmp_path, made, words):
+    lexical(tmp_path / "m", shape=(32, 2))
+    if not made:
+        (tmp_path / "m/sparse_linear.pt").unlink()
+    s = Service(tmp_path / "m", args=["--pooling", "lexical"], ready=False)
     wait_for(lambda: not s.alive(), 30)
     assert s.p.returncode != 0 and words in s.log

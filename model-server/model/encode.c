@@ -46,11 +46,11 @@ int encoder_reserve(struct encoder *c, uint32_t max_tokens, uint32_t max_texts, 
     c->last = malloc(4 * texts * sizeof(*c->last));
     c->last_spans = malloc(texts * sizeof(*c->last_spans));
     c->work = malloc((text_head_work(&c->head) + c->head.width) * sizeof(*c->work));
-    c->logits = c->head.sparse
-                    ? malloc((size_t)DECODER_LOGIT_ROWS * c->head.width * sizeof(*c->logits))
-                    : NULL;
+    const bool sums = c->head.sparse && c->head.sparse != SPARSE_LEXICAL;
+    c->logits =
+        sums ? malloc((size_t)DECODER_LOGIT_ROWS * c->head.width * sizeof(*c->logits)) : NULL;
     if (!c->ids || !c->pos || !c->slots || !c->blocks || !c->out_rows || !c->spans || !c->work ||
-        !c->last || !c->last_spans || (c->head.sparse && !c->logits))
+        !c->last || !c->last_spans || (sums && !c->logits))
         return err_nomem(e);
     c->cap_tokens = tokens;
     c->cap_texts = texts;
@@ -207,11 +207,28 @@ static void take_logits(void *arg, const float *logits, uint32_t first, uint32_t
 }
 
 /* out NULL: another rank has the result. */
+static int lexical_pass(struct encoder *c, const struct model_text *texts, uint32_t n,
+                        uint32_t tokens, float *out, struct err *e)
+{
+    const struct text_head *h = &c->head;
+    struct ragged b;
+    if (encoder_reserve(c, tokens, n, e) ||
+        (out && reserve_rows(c, (size_t)tokens * h->hidden, e)) || fill(c, texts, n, 0, &b, e) ||
+        decoder_encode(c->d, &b, out ? c->rows : NULL, NULL, e))
+        return -1;
+    const float *row = c->rows;
+    for (uint32_t i = 0; out && i < n; row += (size_t)texts[i++].n * h->hidden)
+        text_head_lexical(h, row, texts[i].ids, texts[i].n, out + (size_t)i * h->width);
+    return 0;
+}
+
 static int sparse_pass(struct encoder *c, const struct model_text *texts, uint32_t n,
                        uint32_t tokens, float *out, struct err *e)
 {
     struct sparse_pass p = {.c = c, .text = texts, .out = out};
     struct ragged b;
+    if (c->head.sparse == SPARSE_LEXICAL)
+        return lexical_pass(c, texts, n, tokens, out, e);
     if (encoder_reserve(c, tokens, n, e) || fill(c, texts, n, 0, &b, e))
         return -1;
     if (out)

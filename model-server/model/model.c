@@ -103,7 +103,7 @@ static void fill_info(struct model *m)
     i->start = s->start;
     i->width = m->encoder.head.width;
     i->row_width = m->encoder.head.row_width;
-    i->sparse = m->d.encodes_logits;
+    i->sparse = m->encoder.head.sparse != SPARSE_NONE;
     i->labels = m->encoder.head.labels;
     i->pairs_as_text = m->encoder.head.asks_yes_no;
     if (m->d.encodes)
@@ -262,7 +262,7 @@ static int choose_pooling(struct model *m, const struct model_options *o, struct
                              sentence_pooling_choices[o->pooling], model_task_name(m->info.task))
                    : 0;
     sentence_set_pooling(&m->sentence, o->pooling);
-    m->d.encodes_logits = m->sentence.sparse != SPARSE_NONE;
+    m->d.encodes_logits = m->sentence.sparse != SPARSE_NONE && m->sentence.sparse != SPARSE_LEXICAL;
     if (m->d.encodes_logits && !(s->both_ways && s->head_dense))
         return err_set(e, ERR_VALIDATION, "sparse vectors (splade) of a %s model are not supported",
                        m->info.type);
@@ -313,6 +313,17 @@ static void set_answers(const struct model *m, const struct model_options *o,
     h->yes_alone = m->sentence.scores ? h->no == UINT32_MAX : !f->no;
 }
 
+/* Lexical weights leave out the tokens of XLM-RoBERTa that stand for no word. */
+static void set_special(const struct model_options *o, struct text_head_options *h)
+{
+    static const char *const words[TEXT_HEAD_SPECIAL] = {"<s>", "</s>", "<pad>", "<unk>"};
+    for (int i = 0; i < TEXT_HEAD_SPECIAL; i++) {
+        const int64_t id = o->id_of ? o->id_of(o->vocabulary, words[i]) : -1;
+        if (id >= 0)
+            h->special[h->n_special++] = (uint32_t)id;
+    }
+}
+
 static int load_head(struct model *m, const char *dir, const struct arch *a,
                      const struct checkpoint *c, const struct model_options *o, struct err *e)
 {
@@ -332,6 +343,7 @@ static int load_head(struct model *m, const char *dir, const struct arch *a,
                                   .embed = embed,
                                   .vector = a->names[W_VECTOR]};
     set_answers(m, o, &h);
+    set_special(o, &h);
     return text_head_load(&m->encoder.head, &h, e);
 }
 

@@ -199,3 +199,23 @@ void text_head_end_logits(const struct text_head *h, float *out)
     for (uint32_t k = 0; h->sparse == SPARSE_MAX && k < h->width; k++)
         out[k] = damped(h, out[k]);
 }
+
+static bool is_special(const struct text_head *h, uint32_t id)
+{
+    for (uint32_t i = 0; i < h->n_special; i++)
+        if (h->special[i] == id)
+            return true;
+    return false;
+}
+
+void text_head_lexical(const struct text_head *h, const float *rows, const uint32_t *ids,
+                       uint32_t n, float *out)
+{
+    const struct head_stage *s = &h->stages[0];
+    memset(out, 0, h->width * sizeof(*out));
+    for (uint32_t i = 0; i < n; i++) {
+        const float x = dot(s->w, rows + (size_t)i * h->hidden, h->hidden) + (s->b ? s->b[0] : 0);
+        if (!is_special(h, ids[i]) && x > out[ids[i]])
+            out[ids[i]] = x;
+    }
+}

@@ -32,7 +32,7 @@ struct head_stage {
     enum head_act act;
     bool unit;
 };
-enum { HEAD_MAX_STAGES = SENTENCE_MAX_DENSE + 2 };
+enum { HEAD_MAX_STAGES = SENTENCE_MAX_DENSE + 2, TEXT_HEAD_SPECIAL = 4 };
 
 struct text_head {
     enum model_task task;       /* never TASK_AUTO, TASK_GENERATE */
@@ -40,6 +40,7 @@ struct text_head {
     unsigned order[POOL_MODES]; /* of several, as in struct sentence */
     enum sparse_pooling sparse; /* instead; see text_head_add_logits() */
     bool sparse_twice;
+    uint32_t special[TEXT_HEAD_SPECIAL], n_special; /* SPARSE_LEXICAL: ids without a weight */
     struct head_stage stages[HEAD_MAX_STAGES];
     uint32_t n_stages, row_stages; /* the first row_stages are of a token: see text_head_tokens() */
     /* of a row of hidden states; of the result; of a token, if all are asked for */
@@ -60,6 +61,8 @@ struct text_head_options {
      * vocabulary; yes_alone: there is no second one */
     uint32_t yes, no;
     bool yes_alone;
+    /* SPARSE_LEXICAL: as text_head.special */
+    uint32_t special[TEXT_HEAD_SPECIAL], n_special;
     const char *lm_head; /* and the names of its head and of its embedding, which may be the same */
     const char *embed;
     const char *vector; /* the matrix of W_VECTOR without ".weight", or NULL */
@@ -78,8 +81,12 @@ size_t text_head_work(const struct text_head *h);
 /* With `row_stages`: out [n][row_width] of rows [n][hidden]. */
 void text_head_tokens(const struct text_head *h, const float *rows, uint32_t n, float *out,
                       float *work);
-/* With `sparse`: adds the logits [vocab] of one more token of a text to out [width], which begins
- * with zeros, and completes it after the last one. */
+/* With SPARSE_LEXICAL: out [width] of a text with these ids [n] and hidden states rows [n][hidden].
+ */
+void text_head_lexical(const struct text_head *h, const float *rows, const uint32_t *ids,
+                       uint32_t n, float *out);
+/* With another `sparse`: adds the logits [vocab] of one more token of a text to out [width], which
+ * begins with zeros, and completes it after the last one. */
 void text_head_add_logits(const struct text_head *h, const float *logits, float *out);
 void text_head_end_logits(const struct text_head *h, float *out);
 #endif

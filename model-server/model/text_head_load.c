@@ -447,6 +447,41 @@ static int vector_stage(struct text_head *h, const struct text_head_options *o, 
     return 0;
 }
 
+/* BGE-M3's sparse_linear.pt: the weights [1, hidden] and a bias. */
+static int lexical_stage(struct text_head *h, const struct text_head_options *o, struct err *e)
+{
+    static const char file[] = "sparse_linear.pt";
+    char path[PATH_MAX];
+    struct tensor_file t;
+    struct head_stage *s = &h->stages[0];
+    if (!o->dir)
+        return err_set(e, ERR_VALIDATION, "--pooling lexical needs a checkpoint");
+    if (snprintf(path, sizeof(path), "%s/%s", o->dir, file) >= PATH_MAX)
+        return err_set(e, ERR_VALIDATION, "%.200s...: path too long", o->dir);
+    if (tensor_file_open(&t, path, e))
+        return err_wrap(e, "--pooling lexical needs %s", file);
+    const struct tensor *w = tensor_file_find(&t, "weight"), *b = tensor_file_find(&t, "bias");
+    char want[32];
+    snprintf(want, sizeof(want), "1, %u", h->hidden);
+    int rc = 0;
+    *s = (struct head_stage){.in = h->hidden, .out = 1};
+    h->n_stages = 1;
+    if (!w || !b)
+        rc = err_set(e, ERR_VALIDATION, "%s: no `weight` and `bias`", path);
+    else if (w->n_dims != 2 || w->dims[0] != 1 || w->dims[1] != h->hidden)
+        rc = tensor_wrong_shape(w, want, e);
+    else if (b->n_dims != 1 || b->dims[0] != 1)
+        rc = tensor_wrong_shape(b, "1", e);
+    else if (!(s->w = malloc(h->hidden * sizeof(*s->w))) || !(s->b = malloc(sizeof(*s->b))))
+        rc = err_nomem(e);
+    else
+        rc = numbers(w, 0, h->hidden, s->w, e) || numbers(b, 0, 1, s->b, e) ? -1 : 0;
+    tensor_file_close(&t);
+    h->n_special = o->n_special;
+    memcpy(h->special, o->special, sizeof(h->special));
+    return rc;
+}
+
 static int load_stages(struct text_head *h, const struct text_head_options *o, struct err *e)
 {
     const struct sentence *s = o->sentence;
@@ -462,9 +497,10 @@ static int load_stages(struct text_head *h, const struct text_head_options *o, s
         h->sparse = s->sparse;
         h->sparse_twice = s->sparse_twice;
         h->width = o->vocab;
-        return s->n_dense ? err_set(e, ERR_VALIDATION,
-                                    "%s: Dense modules of sparse vectors are not supported", o->dir)
-                          : 0;
+        if (s->n_dense)
+            return err_set(e, ERR_VALIDATION,
+                           "%s: Dense modules of sparse vectors are not supported", o->dir);
+        return s->sparse == SPARSE_LEXICAL ? lexical_stage(h, o, e) : 0;
     }
     h->pooling = s->pooling ? s->pooling : o->both_ways ? POOL_MEAN : POOL_LAST;
     if (__builtin_popcount(h->pooling) > 1)

@@ -213,6 +213,9 @@ static void sparse_vectors(void **state)
     sentence_set_pooling(&s, 5);
     assert_int_equal(s.sparse, SPARSE_SUM);
     assert_string_equal(sentence_pooling_choices[5], "splade");
+    sentence_set_pooling(&s, 6);
+    assert_true(s.sparse == SPARSE_LEXICAL && !s.pooling);
+    assert_string_equal(sentence_pooling_choices[6], "lexical");
     sentence_free(&s);
     /* queries have modules of their own */
     put("modules.json", "[" MODULE("Router", "") "]");
