@@ -41,6 +41,7 @@
     ROW(ovis2)                                                                                     \
     ROW(minicpmv)                                                                                  \
     ROW(minicpmv_first)                                                                            \
+    ROW(muse_glimmer)                                                                              \
     ROW(minimax_m3)                                                                                \
     ROW(florence2)                                                                                 \
     ROW(blip2)                                                                                     \

@@ -24,6 +24,9 @@ struct vision_qwen {
 struct vision_glm5 {
     uint32_t min_tokens, max_tokens; /* features of an image */
 };
+struct vision_muse {
+    uint32_t most; /* features of an image */
+};
 struct vision_gemma3 {
     uint32_t side, tokens_side; /* of a crop, in pixels; of its features */
     bool pan_and_scan;
@@ -154,6 +157,7 @@ struct vision {
     union {
         struct vision_qwen qwen;
         struct vision_glm5 glm5;
+        struct vision_muse muse;
         struct vision_gemma3 gemma3;
         struct vision_gemma4 gemma4;
         struct vision_llava llava;

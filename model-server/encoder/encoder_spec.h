@@ -17,10 +17,11 @@ enum encoder_positions {
     POSITIONS_STRETCHED, /* the grid, interpolated bilinearly, corners aligned (Qwen3-VL) */
     POSITIONS_CUBIC,     /* the grid, by cubic convolution, edges aligned (MoonViT, GLM-4.1V) */
     POSITIONS_LINEAR,    /* the grid, bilinear without antialiasing, edges aligned (PaddleOCR-VL) */
-    POSITIONS_SMOOTHED,  /* the grid, bilinear with antialiasing, edges aligned (SigLIP 2) */
-    POSITIONS_FITTED,    /* the same, by cubic convolution (DeepSeek-OCR) */
-    POSITIONS_BUCKETS,   /* the element of the grid in which a patch begins (NaViT; Idefics 2) */
-    POSITIONS_DIVIDED    /* the same, rounded otherwise (MiniCPM-V 4.6) */
+    POSITIONS_TRANSPOSED, /* the same with zeros outside, of the transposed grid (Muse Glimmer) */
+    POSITIONS_SMOOTHED,   /* the grid, bilinear with antialiasing, edges aligned (SigLIP 2) */
+    POSITIONS_FITTED,     /* the same, by cubic convolution (DeepSeek-OCR) */
+    POSITIONS_BUCKETS,    /* the element of the grid in which a patch begins (NaViT; Idefics 2) */
+    POSITIONS_DIVIDED     /* the same, rounded otherwise (MiniCPM-V 4.6) */
 };
 
 enum {
@@ -121,6 +122,7 @@ struct encoder_spec {
     bool pixel_norm;          /* a norm of a patch's pixels, before the patches' matrix */
     bool patch_norm;          /* a norm between the patches' matrix and the positions */
     bool patch_channels_last; /* columns of the patches' matrix are [row][column][3] of a patch */
+    bool patch_frames_first;  /* they are [frames][3][row][column] */
     bool class_token;         /* precedes the patches of a crop; dropped after the transformer */
     bool keeps_class; /* it becomes a feature before the others; then crops have one size, cell 1 */
     bool class_last;  /* its learned position is the last row of the table, not the first */

@@ -52,6 +52,7 @@
     ROW(ovis2)                                                                                     \
     ROW(minicpmv)                                                                                  \
     ROW(minicpmv_first)                                                                            \
+    ROW(muse_glimmer)                                                                              \
     ROW(minimax_m3)                                                                                \
     ROW(minicpm_ocr)                                                                               \
     ROW(florence2)                                                                                 \

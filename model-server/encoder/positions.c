@@ -86,6 +86,23 @@ static void add_around(const struct tower *t, struct arrange_grid g, struct towe
             add_row(t, inside(top + r, side), inside(left + c, side), by_row[r] * by_col[c], out);
 }
 
+/* As add_around(), linearly, but elements outside the grid count as zeros, and patch i of the
+ * raster order has the place of number i of the transposed grid: as in the published code, whose
+ * coordinates of a meshgrid are read in the other order. */
+static void add_transposed(const struct tower *t, struct arrange_grid g, struct tower_place at,
+                           float *out)
+{
+    float by_row[4], by_col[4];
+    const uint32_t i = at.row * g.cols + at.col;
+    const int64_t side = t->spec.side;
+    const int64_t top = around(i / g.rows, g.cols, t->spec.side, linear, by_row);
+    const int64_t left = around(i % g.rows, g.rows, t->spec.side, linear, by_col);
+    for (int64_t r = 1; r < 3; r++)
+        for (int64_t c = 1; c < 3; c++)
+            if (top + r >= 0 && top + r < side && left + c >= 0 && left + c < side)
+                add_row(t, (uint32_t)(top + r), (uint32_t)(left + c), by_row[r] * by_col[c], out);
+}
+
 static float triangle(float x) { return fmaxf(0, 1 - fabsf(x)); }
 
 /* The weight of element `at` of `side` for patch i of n, before weights are divided by their sum: a
@@ -156,6 +173,8 @@ void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_pl
         add_around(t, g, at, cubic, out);
     else if (s->positions == POSITIONS_LINEAR)
         add_around(t, g, at, linear, out);
+    else if (s->positions == POSITIONS_TRANSPOSED)
+        add_transposed(t, g, at, out);
     else if (s->positions == POSITIONS_SMOOTHED)
         add_smoothed(t, g, at, triangle, out);
     else if (s->positions == POSITIONS_FITTED)

@@ -19,10 +19,12 @@ static float *host_vector(struct loader *l, struct mat_part p)
     return v;
 }
 
-/* A copy with columns [outer][inner] reordered to [inner][outer]. NULL: out of memory. */
-static void *turned_columns(const struct mat_part *p, uint32_t inner)
+/* A copy with columns [outer][inner][each] reordered to [inner][outer][each]. NULL: out of memory.
+ */
+static void *turned_columns(const struct mat_part *p, uint32_t inner, uint32_t each)
 {
-    const size_t size = dtype_size(p->dtype), cols = (size_t)p->cols, outer = cols / inner;
+    const size_t size = each * dtype_size(p->dtype), cols = (size_t)p->cols / each;
+    const size_t outer = cols / inner;
     char *out = malloc((size_t)p->rows * cols * size);
     for (size_t r = 0; out && r < (size_t)p->rows; r++)
         for (size_t c = 0; c < cols; c++)
@@ -32,11 +34,12 @@ static void *turned_columns(const struct mat_part *p, uint32_t inner)
 }
 
 /* Packs the part with its columns reordered. */
-static struct weight *pack_turned(struct loader *l, struct mat_part part, uint32_t inner)
+static struct weight *pack_turned(struct loader *l, struct mat_part part, uint32_t inner,
+                                  uint32_t each)
 {
     void *turned = NULL;
     if (part.data && !l->failed) {
-        if (!(turned = turned_columns(&part, inner)))
+        if (!(turned = turned_columns(&part, inner, each)))
             loader_nomem(l);
         part.data = turned;
     }
@@ -76,7 +79,8 @@ static struct weight *load_linear(struct loader *l, const struct encoder_project
     struct mat_part parts[2];
     int n = 1;
     if (m->channels_first) /* may be a convolution, of four dimensions */
-        return pack_turned(l, loader_table(l, m->role, layer, ".weight", m->rows, cols), p->join);
+        return pack_turned(l, loader_table(l, m->role, layer, ".weight", m->rows, cols), p->join,
+                           1);
     if (m->gated)
         n = gates_first(l, m, layer, false, cols, parts);
     else if (m->table)
@@ -190,8 +194,9 @@ static void load_front(struct loader *l, struct tower *t)
     if (!s->of_features) {
         struct mat_part p =
             loader_table(l, W_PATCH, NO_LAYER, ".weight", hidden, tower_patch_floats(s));
-        t->patch = s->patch_channels_last ? pack_turned(l, p, 3)
-                                          : loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+        t->patch = s->patch_channels_last  ? pack_turned(l, p, 3, 1)
+                   : s->patch_frames_first ? pack_turned(l, p, 3, s->patch * s->patch)
+                                           : loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
     }
     if (s->pixel_norm)
         load_pixel_norm(l, t);

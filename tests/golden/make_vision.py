@@ -11,15 +11,16 @@ small enough to be committed. tests/golden/test_vision_models runs what it finds
 import hashlib, json, os, sys
 import numpy as np, torch
 from safetensors.torch import save_file
-from vision_made import convolved, crossed, deepseek, dots, florence, hunyuan, kimi, minicpm, minicpm_first, minimax, native, queries, square, tiles
+from vision_made import convolved, crossed, deepseek, dots, florence, hunyuan, kimi, minicpm, minicpm_first, minimax, muse, native, queries, square, tiles
 from vision_made.base import IMAGE, picture
 
-CASES = convolved.CASES | crossed.CASES | deepseek.CASES | dots.CASES | florence.CASES | hunyuan.CASES | kimi.CASES | minicpm.CASES | minicpm_first.CASES | minimax.CASES | native.CASES | queries.CASES | square.CASES | tiles.CASES
-SIZES = native.SIZES | kimi.SIZES
+CASES = convolved.CASES | crossed.CASES | deepseek.CASES | dots.CASES | florence.CASES | hunyuan.CASES | kimi.CASES | minicpm.CASES | minicpm_first.CASES | minimax.CASES | muse.CASES | native.CASES | queries.CASES | square.CASES | tiles.CASES
+SIZES = native.SIZES | kimi.SIZES | muse.SIZES
 SHAPES = ["rgb_120x90.jpg", "tall_14x210.png", "wide_300x20.png", "tiny_3x2.png", "portrait_300x500.jpg"]
 SHAPES_OF = {"lighton_ocr": SHAPES[:3] + ["exact_56x56.png"] + SHAPES[4:]}  # without a picture of no feature
 WHOLE_OF = {"llava_siglip": 32, "granite_vision": 32}  # what whole patches of a side of 36 cover
 CHANNELS_LAST = ["cosmos3_edge"]  # in a patch; here channels come first
+FRAMES_FIRST = {"muse_glimmer": 2}  # this many, before channels
 PICTURES = [["rgb_120x90.jpg"], ["tall_14x210.png"], ["rgba_64x48.png", "exact_56x56.png"]]
 
 
@@ -69,7 +70,7 @@ def run(model, names, folder, inputs, seed, layout, new):
     return out | dict(greedy_ids=greedy, greedy_min_margin=round(margin, 6))
 
 
-def preprocessed(images, pre, inputs, shapes, whole, last):
+def preprocessed(images, pre, inputs, shapes, whole, last, frames):
     """Numbers of whole pictures, of several shapes."""
     out = []
     for name in shapes:
@@ -82,6 +83,7 @@ def preprocessed(images, pre, inputs, shapes, whole, last):
         x = deepseek.planes_of_views(kwargs) if "num_local_patches" in kwargs else x
         x = x.reshape(len(x), -1) if "image_grid_thw" in kwargs else x
         x = x.reshape(len(x), -1, 3).transpose(0, 2, 1).reshape(x.shape) if last else x
+        x = x.reshape(len(x), frames, 3, -1).transpose(0, 2, 1, 3).reshape(x.shape) if frames else x
         x = x[0, 0, : kwargs["aspect_ratio_mask"].sum()] if "aspect_ratio_mask" in kwargs else x
         x = x[..., :whole, :whole] if whole else x
         digest = hashlib.sha256(np.ascontiguousarray(x, dtype="<f4").tobytes()).hexdigest()
@@ -116,7 +118,7 @@ def make(name, images):
             break
     out = f"tests/data/vision/{name}"
     os.makedirs(out, exist_ok=True)
-    tied = name not in ("mllama", "mistral3_latent", "aria", "cosmos3_edge", "glm5_next", "blip2_t5", "deepseek_ocr")
+    tied = name not in ("mllama", "mistral3_latent", "aria", "cosmos3_edge", "glm5_next", "blip2_t5", "deepseek_ocr", "muse_glimmer")
     tensors = {k: v.bfloat16().contiguous() for k, v in model.state_dict().items() if "lm_head" not in k or not tied}
     keys = json.loads(config.to_json_string(use_diff=False))
     if rename:
@@ -126,7 +128,7 @@ def make(name, images):
         json.dump(value, open(f"{out}/{file}", "w"), indent=1)
     golden = dict(model_type=keys["model_type"], seed=seed, cases=cases)
     if not first:
-        golden["preprocess"] = preprocessed(images, pre, inputs, SHAPES_OF.get(name, SHAPES), WHOLE_OF.get(name), name in CHANNELS_LAST)
+        golden["preprocess"] = preprocessed(images, pre, inputs, SHAPES_OF.get(name, SHAPES), WHOLE_OF.get(name), name in CHANNELS_LAST, FRAMES_FIRST.get(name))
     if name in SIZES:
         golden["sizes"] = SIZES[name]()
     if name == "mllama":

@@ -119,6 +119,10 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define HUNYUAN                                                                                    \
     "{\"model_type\":\"hunyuan_vl\",\"hidden_size\":64,\"vision_config\":{\"hidden_size\":64,"     \
     "\"num_attention_heads\":4%s}}"
+#define MUSE                                                                                       \
+    "{\"model_type\":\"muse_glimmer\",\"out_hidden_size\":256,\"text_config\":{\"hidden_size\":"   \
+    "64},"                                                                                         \
+    "\"vision_config\":{\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4%s}}"
 #define CPM                                                                                        \
     "{\"model_type\":\"minicpmv\",\"hidden_size\":256%s,\"vision_config\":{\"hidden_size\":64,"    \
     "\"num_attention_heads\":4}}"
@@ -232,6 +236,14 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {HUNYUAN, ",\"interpolate_mode\":\"nearest\"", "interpolate_mode"},
         {HUNYUAN, ",\"temporal_patch_size\":2", "temporal_patch_size"},
         {HUNYUAN, ",\"max_image_size\":8", "image_size"},
+        {MUSE, "", NULL},
+        {MUSE, ",\"layer_types\":[\"full_attention\",\"window_attention\"]", NULL},
+        {MUSE, ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]", "sliding_attention"},
+        {MUSE, ",\"layer_norm_eps\":1e-6", "layer_norm_eps"},
+        {MUSE, ",\"pos_emb_width\":16", "pos_emb_width"},
+        {MUSE, ",\"pos_emb_height\":33,\"pos_emb_width\":33", "pos_emb_height"},
+        {MUSE, ",\"merge_size\":4", "out_hidden_size"},
+        {MUSE, ",\"rope_parameters\":{\"rope_type\":\"yarn\"}", "rope_type"},
         {OMNI_2, "", NULL},
         {OMNI_2, ",\"window_size\":7", "window_size"},
         {DEEPSEEK, "", NULL},
