@@ -16,6 +16,7 @@ FAMILIES = {
     "deepseek_ocr": ({320: "<image>"}, "<image>"),
     "deepseek_ocr2": ({320: "<image>"}, "<image>"),
     "minimax_m3": ({320: "]<]image[>[", 321: "]<]start of image[>[", 322: "]<]end of image[>["}, "]<]image[>["),
+    "hy_v4_vl": ({320: "<|image_pad|>", 321: "<|before|>", 322: "<|behind|>"}, "<|before|><|image_pad|><|behind|>"),
     "muse_glimmer": ({320: "<|patch|>", 321: "<|image_start|>", 322: "<|image_end|>"}, "<|patch|>"),
     "glmga": (
         {320: "<|image|>", 321: "<|begin_of_image|>", 322: "<|end_of_image|>"}, "<|begin_of_image|><|image|><|end_of_image|>",

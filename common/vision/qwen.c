@@ -1,6 +1,6 @@
 /* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, Omni, GLM-4V, GLM-OCR, PaddleOCR-VL, VideoLLaMA 3, MiniMax M3,
- * Cosmos 3 Edge, North Vision, dots.ocr, HunyuanOCR: one crop near the image's own size, with sides
- * that are multiples of a feature's side. */
+ * Cosmos 3 Edge, North Vision, dots.ocr, HunyuanOCR, Hunyuan V4: one crop near the image's own
+ * size, with sides that are multiples of a feature's side. */
 #include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
@@ -248,12 +248,20 @@ static void load_dots(struct vision *v, struct vision_settings *s)
     snprintf(v->around, sizeof(v->around), "%s%s%s", start, v->marker, end);
 }
 
-/* Positions have one coordinate more: that of the token's place. `resample` is in its file, but its
- * authors' code does not use it. */
-static void load_hunyuan(struct vision *v, struct vision_settings *s)
+/* `resample` is in its file, but its authors' code does not use it. */
+static void load_hunyuan_pixels(struct vision *v, struct vision_settings *s)
 {
     static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
                                                    vision_clip_std, PATCH_3};
+    load_pixels(v, s, &d, 2, 512 * 512, 2048 * 2048);
+    v->format.layout = VISION_PATCHES;
+    v->format.filter = VISION_BICUBIC;
+    v->format.frames = vision_u32(s, &s->pixels, "temporal_patch_size", 1, 1, 1);
+}
+
+/* Positions have one coordinate more: that of the token's place. */
+static void load_hunyuan(struct vision *v, struct vision_settings *s)
+{
     static const struct qwen_tokens t = {"<｜hy_place▁holder▁no▁102｜>",
                                          "im_start_id",
                                          "<｜hy_place▁holder▁no▁100｜>",
@@ -262,14 +270,18 @@ static void load_hunyuan(struct vision *v, struct vision_settings *s)
                                          120120,
                                          120118,
                                          120119};
-    load_pixels(v, s, &d, 2, 512 * 512, 2048 * 2048);
-    v->format.layout = VISION_PATCHES;
-    v->format.filter = VISION_BICUBIC;
-    v->format.frames = vision_u32(s, &s->pixels, "temporal_patch_size", 1, 1, 1);
+    load_hunyuan_pixels(v, s);
     vision_u32(s, &s->tower, "cat_extra_token", 1, 1, 1);
     if (!vision_flag(&s->processor, "cat_extra_token", true))
         vision_settings_fail(s, "%s: cat_extra_token must be true", s->processor.name);
     load_tokens(v, s, &t);
+}
+
+/* Templates write what is around an image. */
+static void load_hy_v4(struct vision *v, struct vision_settings *s)
+{
+    load_hunyuan_pixels(v, s);
+    v->token = vision_read_token(s, "image_token_id", "<|image_pad|>", 120120, v->marker);
 }
 
 /* A size of MiniMax's files: the repository's have an object for it. */
@@ -331,13 +343,22 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
     return 0;
 }
 
-/* Rows of features have one more at their ends, and so have images at both ends. */
-static int plan_hunyuan(const struct vision *v, struct vision_plan *out, struct err *e)
+/* Rows of features have one more at their ends. */
+static int plan_rows(const struct vision *v, struct vision_plan *out, struct err *e)
 {
     if (plan(v, out, e))
         return -1;
     out->grid_w++;
-    out->n_features = out->grid_h * out->grid_w + 2;
+    out->n_features = out->grid_h * out->grid_w;
+    return 0;
+}
+
+/* And so have images at both ends. */
+static int plan_hunyuan(const struct vision *v, struct vision_plan *out, struct err *e)
+{
+    if (plan_rows(v, out, e))
+        return -1;
+    out->n_features += 2;
     return 0;
 }
 
@@ -402,6 +423,9 @@ const struct vision_family vision_hunyuan_vl = {.types = {"hunyuan_vl"},
                                                 .plan = plan_hunyuan,
                                                 .position = position_hunyuan,
                                                 .expand = expand};
+
+const struct vision_family vision_hy_v4 = {
+    .types = {"hy_v4_vl"}, .three_positions = true, .load = load_hy_v4, .plan = plan_rows};
 
 const struct vision_family vision_minimax_m3 = {
     .types = {"minimax_m3_vl"}, .load = load_minimax, .plan = plan, .expand = expand};

@@ -9,6 +9,7 @@
     ROW(qwen)                                                                                      \
     ROW(qwen_flat)                                                                                 \
     ROW(dots_ocr)                                                                                  \
+    ROW(hy_v4)                                                                                     \
     ROW(hunyuan_vl)                                                                                \
     ROW(gemma3n)                                                                                   \
     ROW(gemma3)                                                                                    \

@@ -129,6 +129,7 @@ struct encoder_spec {
     bool class_unused;   /* the table begins with its row, although the tower has no such token */
     uint32_t first_turn; /* row and column of the first patch in rotations; class token: 0 */
     enum encoder_positions positions;
+    float position_part;  /* LINEAR, CUBIC: the patches and this part of one more cover the grid */
     bool plain_positions; /* their tensor has the role's name without a suffix */
     uint32_t side;        /* rows and columns of the grid of learned positions */
     uint32_t windows;     /* cells per side of an attention window; 0: none (layer_spec.mutual) */

@@ -12,6 +12,7 @@
     ROW(qwen2_5_omni)                                                                              \
     ROW(qwen3_omni)                                                                                \
     ROW(dots_ocr)                                                                                  \
+    ROW(hy_v4)                                                                                     \
     ROW(hunyuan_vl)                                                                                \
     ROW(gemma3n)                                                                                   \
     ROW(gemma3)                                                                                    \

@@ -59,12 +59,14 @@ static void linear(float t, float w[4])
     w[2] = t;
 }
 
-/* Element i of n lies between elements of a grid of `side`, where both cover the same length.
- * Returns the first of the four elements around it, and writes their weights. */
-static int64_t around(uint32_t i, uint32_t n, uint32_t side, void (*weigh)(float, float[4]),
-                      float w[4])
+/* Element i of n lies between elements of a grid of `side`, where both cover the same length, or n
+ * and a part of an element do. Returns the first of the four elements around it, and writes their
+ * weights. */
+static int64_t around(const struct encoder_spec *s, uint32_t i, uint32_t n,
+                      void (*weigh)(float, float[4]), float w[4])
 {
-    const float at = ((float)i + 0.5F) * (float)side / (float)n - 0.5F, floor = floorf(at);
+    const float all = (float)n + s->position_part;
+    const float at = ((float)i + 0.5F) * (float)s->side / all - 0.5F, floor = floorf(at);
     weigh(at - floor, w);
     return (int64_t)floor - 1;
 }
@@ -79,8 +81,8 @@ static void add_around(const struct tower *t, struct arrange_grid g, struct towe
 {
     float by_row[4], by_col[4];
     const uint32_t side = t->spec.side;
-    const int64_t top = around(at.row, g.rows, side, weigh, by_row);
-    const int64_t left = around(at.col, g.cols, side, weigh, by_col);
+    const int64_t top = around(&t->spec, at.row, g.rows, weigh, by_row);
+    const int64_t left = around(&t->spec, at.col, g.cols, weigh, by_col);
     for (int r = 0; r < 4; r++)
         for (int c = 0; c < 4; c++)
             add_row(t, inside(top + r, side), inside(left + c, side), by_row[r] * by_col[c], out);
@@ -95,8 +97,8 @@ static void add_transposed(const struct tower *t, struct arrange_grid g, struct 
     float by_row[4], by_col[4];
     const uint32_t i = at.row * g.cols + at.col;
     const int64_t side = t->spec.side;
-    const int64_t top = around(i / g.rows, g.cols, t->spec.side, linear, by_row);
-    const int64_t left = around(i % g.rows, g.rows, t->spec.side, linear, by_col);
+    const int64_t top = around(&t->spec, i / g.rows, g.cols, linear, by_row);
+    const int64_t left = around(&t->spec, i % g.rows, g.rows, linear, by_col);
     for (int64_t r = 1; r < 3; r++)
         for (int64_t c = 1; c < 3; c++)
             if (top + r >= 0 && top + r < side && left + c >= 0 && left + c < side)

@@ -4,6 +4,17 @@
 #include "model-server/model/arch.h"
 #include <string.h>
 
+/* Coordinates of the model with vision alternate, whether or not its file says so. Those that a
+ * file does not number are of the published size, which alone has images then. */
+static void coordinates(struct config *c, struct decoder_spec *s)
+{
+    const cJSON *given = json_get(json_get(c->root, "rope_parameters"), "mrope_section");
+    cJSON *own = given ? NULL : cJSON_CreateIntArray((const int[]){12, 10, 10}, 3);
+    if (given || s->rope[0].dim == 64)
+        config_rope_axes(c, &s->rope[0], given ? given : own, true);
+    cJSON_Delete(own);
+}
+
 static void attention(struct config *c, struct decoder_spec *s)
 {
     const cJSON *type = config_layer_list(c, s, "layer_types");
@@ -16,6 +27,8 @@ static void attention(struct config *c, struct decoder_spec *s)
         s->mla.eps = s->norm.eps;
     s->rope[0].interleaved = sees;
     config_rope(c, s, 10000);
+    if (sees)
+        coordinates(c, s);
     for (uint32_t i = 0; i < s->n_layers; i++, type = type ? type->next : NULL) {
         const char *word = type && cJSON_IsString(type) ? type->valuestring : "";
         if (type && strcmp(word, "indexed_attention") != 0)

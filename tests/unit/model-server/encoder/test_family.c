@@ -119,6 +119,10 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define HUNYUAN                                                                                    \
     "{\"model_type\":\"hunyuan_vl\",\"hidden_size\":64,\"vision_config\":{\"hidden_size\":64,"     \
     "\"num_attention_heads\":4%s}}"
+#define HUNYUAN_4                                                                                  \
+    "{\"model_type\":\"hy_v4_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":{"        \
+    "\"hidden_"                                                                                    \
+    "size\":64,\"num_attention_heads\":4%s}}"
 #define MUSE                                                                                       \
     "{\"model_type\":\"muse_glimmer\",\"out_hidden_size\":256,\"text_config\":{\"hidden_size\":"   \
     "64},"                                                                                         \
@@ -236,6 +240,9 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {HUNYUAN, ",\"interpolate_mode\":\"nearest\"", "interpolate_mode"},
         {HUNYUAN, ",\"temporal_patch_size\":2", "temporal_patch_size"},
         {HUNYUAN, ",\"max_image_size\":8", "image_size"},
+        {HUNYUAN_4, "", NULL},
+        {HUNYUAN_4, ",\"interpolate_mode\":\"nearest\"", "interpolate_mode"},
+        {HUNYUAN_4, ",\"spatial_merge_size\":9", "spatial_merge_size"},
         {MUSE, "", NULL},
         {MUSE, ",\"layer_types\":[\"full_attention\",\"window_attention\"]", NULL},
         {MUSE, ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]", "sliding_attention"},
