@@ -54,8 +54,8 @@ void vision_nearest_grid(const struct vision_grids *f, double w, double h, uint3
         for (uint32_t c = 1; c <= n; c++) {
             const uint32_t r = n / c;
             const double off = fabs(w / h - (double)c / r);
-            if (r * c != n || off > nearest ||
-                (off == nearest && !(w * h > 0.5 * f->tile * f->tile * c * r)))
+            if (r * c != n || (f->most_side && (c > f->most_side || r > f->most_side)) ||
+                off > nearest || (off == nearest && !(w * h > 0.5 * f->tile * f->tile * c * r)))
                 continue;
             nearest = off;
             *cols = c;
@@ -63,14 +63,11 @@ void vision_nearest_grid(const struct vision_grids *f, double w, double h, uint3
         }
 }
 
-int vision_plan_internvl(const struct vision *v, struct vision_plan *out, struct err *e)
+void vision_plan_tiles(const struct vision *v, uint32_t rows, uint32_t cols,
+                       struct vision_plan *out)
 {
     const struct vision_internvl *f = &v->internvl;
     const uint32_t t = f->tile;
-    uint32_t cols, rows;
-    (void)e;
-    const struct vision_grids g = {t, f->min_tiles, f->max_tiles};
-    vision_nearest_grid(&g, out->width, out->height, &cols, &rows);
     out->crop_width = out->crop_height = t;
     const uint32_t all = vision_add_resize(out, -1, vision_whole(out), cols * t, rows * t);
     if (rows * cols == 1) {
@@ -82,6 +79,16 @@ int vision_plan_internvl(const struct vision *v, struct vision_plan *out, struct
     }
     out->grid_h = out->grid_w = t / (v->format.patch * v->format.merge);
     out->n_features = out->n_crops * f->tile_tokens;
+}
+
+int vision_plan_internvl(const struct vision *v, struct vision_plan *out, struct err *e)
+{
+    const struct vision_internvl *f = &v->internvl;
+    const struct vision_grids g = {.tile = f->tile, f->min_tiles, f->max_tiles};
+    uint32_t cols, rows;
+    (void)e;
+    vision_nearest_grid(&g, out->width, out->height, &cols, &rows);
+    vision_plan_tiles(v, rows, cols, out);
     return 0;
 }
 

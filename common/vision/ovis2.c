@@ -82,7 +82,7 @@ static void covering_grid(const struct vision_ovis2 *f, double h, double w, uint
 static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
 {
     const struct vision_ovis2 *f = &v->ovis2;
-    const struct vision_grids g = {f->tile, f->min_tiles, f->max_tiles};
+    const struct vision_grids g = {.tile = f->tile, f->min_tiles, f->max_tiles};
     const uint32_t t = f->tile;
     uint32_t cols = 1, rows = 1;
     (void)e;

@@ -20,6 +20,7 @@
     ROW(got_ocr2)                                                                                  \
     ROW(deepseek_ocr)                                                                              \
     ROW(deepseek_ocr2)                                                                             \
+    ROW(granite_docling)                                                                           \
     ROW(idefics3)                                                                                  \
     ROW(internvl)                                                                                  \
     ROW(paligemma)                                                                                 \

@@ -124,6 +124,11 @@ struct vision_internvl {
     uint32_t tile, tile_tokens, min_tiles, max_tiles;
     char patch[VISION_TOKEN_TEXT]; /* text of vision_token() */
     bool thumbnail;                /* several tiles are followed by the whole image */
+    /* granite_docling: the largest number of tiles, 0: max_tiles, of images whose width / height is
+     * above the first and at most the second (0: any), and that max_tiles would shrink below
+     * dense_scale */
+    uint32_t dense_tiles;
+    double dense_least, dense_most, dense_scale;
 };
 
 /* A row of the table in vision.c. */
@@ -200,9 +205,13 @@ void vision_square_canvas(struct vision_plan *p);
  * area. */
 struct vision_grids {
     uint32_t tile, min_tiles, max_tiles;
+    uint32_t most_side; /* tiles; 0: any number */
 };
 void vision_nearest_grid(const struct vision_grids *f, double w, double h, uint32_t *cols,
                          uint32_t *rows);
+/* The plan of v->internvl with this grid of tiles. */
+void vision_plan_tiles(const struct vision *v, uint32_t rows, uint32_t cols,
+                       struct vision_plan *out);
 /* The plan of v->internvl. */
 int vision_plan_internvl(const struct vision *v, struct vision_plan *out, struct err *e);
 void vision_repeat(struct buf *out, const char *text, uint64_t n);

@@ -66,8 +66,11 @@ struct encoder_projection {
     struct encoder_linear linear[ENCODER_MAX_LINEARS];
     uint32_t n_linears;
     enum act act, gate_act;
+    uint32_t sines;       /* not 0: positions of a grid of this many features a side, of sines and
+                           * cosines, are added to the first matrix' output; crops are such grids */
     float after_eps;      /* not 0: of an RMS norm of the features */
     enum role after_role; /* its weights; 0: it has none */
+    bool after_layer;     /* it is a layer norm, with biases */
     bool plus_mean; /* the mean of the concatenated rows is added; they have the features' width */
 };
 
@@ -161,7 +164,7 @@ struct encoder_spec {
      * `join` is their number. 0: those of the last layer alone. ENCODER_INPUT: the rows that the
      * first layer is made from, before positions and norms. */
     uint32_t side_at[ENCODER_MAX_TAPS], n_sides;
-    float feature_scale; /* of features; 0: none */
+    float feature_scale; /* of features, without those of levels; 0: none */
     uint32_t width;      /* of a feature: the text model's hidden size */
 };
 

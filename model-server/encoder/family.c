@@ -31,6 +31,7 @@
     ROW(got_ocr2)                                                                                  \
     ROW(deepseek_ocr)                                                                              \
     ROW(deepseek_ocr2)                                                                             \
+    ROW(granite_docling)                                                                           \
     ROW(idefics3)                                                                                  \
     ROW(internvl)                                                                                  \
     ROW(internvl_chat)                                                                             \
@@ -291,6 +292,22 @@ uint32_t family_text_width(struct config *c)
         return (uint32_t)n;
     config_fail(c, "`hidden_size` of the text model is out of bounds");
     return 1;
+}
+
+void family_levels(struct config *c, struct encoder_spec *s)
+{
+    const cJSON *j, *at = json_get(c->root, "deepstack_visual_indexes");
+    cJSON_ArrayForEach(j, at)
+    {
+        if (s->n_levels == ENCODER_MAX_LEVELS || !cJSON_IsNumber(j) || !(j->valuedouble >= 0) ||
+            !(j->valuedouble < s->blocks.n_layers) ||
+            (s->n_levels && j->valuedouble <= s->level_at[s->n_levels - 1])) {
+            config_fail(c, "`deepstack_visual_indexes` must be up to %d layers that ascend",
+                        ENCODER_MAX_LEVELS);
+            return;
+        }
+        s->level_at[s->n_levels++] = (uint32_t)j->valuedouble;
+    }
 }
 
 float family_feature_scale(struct config *c)

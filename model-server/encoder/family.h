@@ -43,6 +43,9 @@ void family_columns_first(struct encoder_spec *s);
 uint32_t family_layers_used(struct config *c, uint32_t n, const char *key, int def);
 /* The same for hidden state `at`, a number of `key`. */
 uint32_t family_layer_at(struct config *c, uint32_t n, const char *key, double at);
+/* Sets the layers of deepstack_visual_indexes in vision_config, which ascend; none if it is absent.
+ */
+void family_levels(struct config *c, struct encoder_spec *s);
 /* The factor of features if the text model has an `embedding_multiplier`, which multiplies all rows
  * that it is given; 0: none. */
 float family_feature_scale(struct config *c);

@@ -48,7 +48,7 @@ static void collect_crop(struct tower *t, const struct tower_image *image, uint3
             arrange_feature(s, image->plan, crop, g, t->places[(size_t)r * patches]);
         for (uint32_t i = 0; i <= s->n_levels; i++)
             share_row(image->out + i * width, each, &to,
-                      t->host + ((size_t)i * rows + first + r) * width, width, scale);
+                      t->host + ((size_t)i * rows + first + r) * width, width, i ? 1 : scale);
     }
 }
 

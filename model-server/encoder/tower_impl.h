@@ -13,6 +13,8 @@ struct tower_projection {
     struct weight *mean; /* of encoder_projection.plus_mean */
     struct weight *w[ENCODER_MAX_LINEARS];
     float *bias[ENCODER_MAX_LINEARS];
+    float *places; /* of encoder_projection.sines: of as many features as are projected at once, and
+                    * of one crop, so that those of any crop's feature are followed by enough */
 };
 
 /* Weights of encoder_spec.resample (tower_resample.c): of a layer, and of all. */

@@ -131,6 +131,51 @@ static struct weight *mean_matrix(struct loader *l, uint32_t n, uint32_t join)
     return w;
 }
 
+/* Row `n` of the positions of encoder_projection.sines: sines and cosines of the column, then of
+ * the row (https://arxiv.org/abs/1706.03762, in two dimensions). */
+static void sines_of(uint32_t side, uint32_t n, uint32_t cols, float *out)
+{
+    const uint32_t each = cols / 4, at[] = {n % side, n / side % side};
+    for (uint32_t k = 0; k < 2; k++)
+        for (uint32_t i = 0; i < each; i++) {
+            const double angle = at[k] / pow(10000, (double)i / each);
+            out[2 * k * each + i] = (float)sin(angle);
+            out[(2 * k + 1) * each + i] = (float)cos(angle);
+        }
+}
+
+static float *load_places(struct loader *l, const struct encoder_projection *p)
+{
+    const struct tower *t = l->d->front.arg;
+    const uint32_t cols = p->linear[0].rows, n = tower_project_rows(t) + p->sines * p->sines;
+    const size_t bytes = (size_t)n * cols * sizeof(float);
+    float *host = l->failed ? NULL : malloc(bytes), *places = NULL;
+    if (!host && !l->failed)
+        loader_nomem(l);
+    for (uint32_t r = 0; host && r < n; r++)
+        sines_of(p->sines, r % (p->sines * p->sines), cols, host + (size_t)r * cols);
+    if (host && !(places = l->d->ops->alloc(l->d->dev, bytes, l->e)))
+        l->failed = true;
+    if (places && l->d->ops->upload(l->d->dev, places, host, bytes, l->e))
+        l->failed = true;
+    free(host);
+    return places;
+}
+
+static struct norm norm_after_projection(struct loader *l, const struct encoder_projection *p,
+                                         int layer, uint32_t n)
+{
+    struct mat_part w = {0};
+    if (p->after_role)
+        w = loader_table(l, p->after_role, layer, ".weight", n, 1);
+    struct norm after = {.kind = p->after_layer ? NORM_LAYER : NORM_RMS,
+                         .w = w.data ? loader_vector(l, &w, 1, 0) : loader_ones(l, n),
+                         .eps = p->after_eps};
+    if (p->after_layer)
+        after.b = loader_bias(l, p->after_role, layer, n);
+    return after;
+}
+
 static void load_projection(struct loader *l, struct tower_projection *t,
                             const struct encoder_projection *p, int layer)
 {
@@ -152,14 +197,10 @@ static void load_projection(struct loader *l, struct tower_projection *t,
     }
     if (p->plus_mean)
         t->mean = mean_matrix(l, cols, p->join);
-    if (p->after_eps != 0) {
-        const struct mat_part w = p->after_role
-                                      ? loader_table(l, p->after_role, layer, ".weight", cols, 1)
-                                      : (struct mat_part){0};
-        t->after = (struct norm){.kind = NORM_RMS,
-                                 .w = w.data ? loader_vector(l, &w, 1, 0) : loader_ones(l, cols),
-                                 .eps = p->after_eps};
-    }
+    if (p->after_eps != 0)
+        t->after = norm_after_projection(l, p, layer, cols);
+    if (p->sines)
+        t->places = load_places(l, p);
 }
 
 /* Its elements in the order of a patch's pixels. */
@@ -306,6 +347,7 @@ static void free_projection(struct decoder *d, struct tower_projection *p)
     layer_free_norm(d, &p->middle_norm);
     layer_free_norm(d, &p->after);
     layer_free_weight(d, p->mean);
+    d->ops->free(d->dev, p->places);
     for (int i = 0; i < ENCODER_MAX_LINEARS; i++) {
         layer_free_weight(d, p->w[i]);
         d->ops->free(d->dev, p->bias[i]);

@@ -26,9 +26,10 @@ uint32_t tower_project_rows(const struct tower *t)
     return rows > PROJECT_ROWS ? PROJECT_ROWS : rows > 16 ? rows : 16;
 }
 
-/* Projects `tokens` patches, at most tower_project_rows() rows. */
+/* Projects `tokens` patches, at most tower_project_rows() rows, to features from number `nth` of
+ * the pass on. */
 static void project_some(struct tower *t, const struct tower_projection *p, const float *x,
-                         uint32_t tokens, float *y)
+                         uint32_t tokens, uint32_t nth, float *y)
 {
     const struct encoder_projection *s = p->spec;
     const struct backend_ops *ops = t->d.ops;
@@ -57,6 +58,10 @@ static void project_some(struct tower *t, const struct tower_projection *p, cons
         ops->linear(t->d.dev, to, x, rows, p->w[i], p->bias[i]);
         x = to;
         cols = s->linear[i].rows;
+        if (s->sines && i == 0)
+            ops->add_norm(t->d.dev, NULL, to,
+                          p->places + (size_t)(nth % (s->sines * s->sines)) * cols, 1, rows, cols,
+                          NULL);
         if (s->linear[i].gated) {
             cols /= 2;
             ops->act_mul(t->d.dev, t->middle[(i + 1) & 1], to, rows, cols, s->gate_act);
@@ -78,7 +83,7 @@ void tower_project(struct tower *t, const struct tower_projection *p, const floa
     assert(first % join == 0 && tokens % join == 0);
     for (uint32_t at = 0, some; at < tokens; at += some) {
         some = tokens - at < most ? tokens - at : most;
-        project_some(t, p, x + (size_t)at * t->spec.blocks.hidden, some,
+        project_some(t, p, x + (size_t)at * t->spec.blocks.hidden, some, (first + at) / join,
                      y + (size_t)((first + at) / join) * t->spec.width);
     }
 }
@@ -116,7 +121,8 @@ static int project_some_sides(struct tower *t, uint32_t first, uint32_t n, struc
     if (t->d.ops->step_begin(t->d.dev, &b, e))
         return -1;
     t->d.ops->gather_out(t->d.dev, t->joined, t->sides, s->blocks.hidden);
-    project_some(t, &t->project, t->joined, b.n_out, t->features[0] + (size_t)first * s->width);
+    project_some(t, &t->project, t->joined, b.n_out, first,
+                 t->features[0] + (size_t)first * s->width);
     return t->d.ops->step_end(t->d.dev, e);
 }
 

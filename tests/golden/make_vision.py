@@ -11,10 +11,10 @@ small enough to be committed. tests/golden/test_vision_models runs what it finds
 import hashlib, json, os, sys
 import numpy as np, torch
 from safetensors.torch import save_file
-from vision_made import convolved, crossed, deepseek, dots, florence, hunyuan, hunyuan_v4, kimi, minicpm, minicpm_first, minimax, muse, native, queries, square, tiles
+from vision_made import convolved, crossed, deepseek, docling, dots, florence, hunyuan, hunyuan_v4, kimi, minicpm, minicpm_first, minimax, muse, native, queries, square, tiles
 from vision_made.base import IMAGE, picture
 
-CASES = convolved.CASES | crossed.CASES | deepseek.CASES | dots.CASES | florence.CASES | hunyuan.CASES | hunyuan_v4.CASES | kimi.CASES | minicpm.CASES | minicpm_first.CASES | minimax.CASES | muse.CASES | native.CASES | queries.CASES | square.CASES | tiles.CASES
+CASES = convolved.CASES | crossed.CASES | deepseek.CASES | docling.CASES | dots.CASES | florence.CASES | hunyuan.CASES | hunyuan_v4.CASES | kimi.CASES | minicpm.CASES | minicpm_first.CASES | minimax.CASES | muse.CASES | native.CASES | queries.CASES | square.CASES | tiles.CASES
 SIZES = native.SIZES | kimi.SIZES | muse.SIZES
 SHAPES = ["rgb_120x90.jpg", "tall_14x210.png", "wide_300x20.png", "tiny_3x2.png", "portrait_300x500.jpg"]
 SHAPES_OF = {"lighton_ocr": SHAPES[:3] + ["exact_56x56.png"] + SHAPES[4:]}  # without a picture of no feature
@@ -77,7 +77,7 @@ def preprocessed(images, pre, inputs, shapes, whole, last, frames):
         kwargs = inputs([picture(images, name)])[0]
         x = (native.planes_of_patches(kwargs) if "image_position_ids" in kwargs else kwargs["pixel_values"].float()).numpy()
         x = queries.seen_patches(kwargs) if "pixel_mask" in kwargs else x
-        x = tiles.whole_patches(kwargs) if set(kwargs) == {"pixel_values", "pixel_attention_mask"} else x
+        x = tiles.whole_patches(kwargs) if set(kwargs) == {"pixel_values", "pixel_attention_mask"} and kwargs["pixel_attention_mask"].dim() == 4 else x
         x = tiles.patches_of_crops(kwargs).numpy() if "spatial_shapes" in kwargs else x
         x = minicpm.planes_of_slices(kwargs) if "target_sizes" in kwargs else x
         x = deepseek.planes_of_views(kwargs) if "num_local_patches" in kwargs else x
@@ -139,6 +139,8 @@ def make(name, images):
         golden["canvases"] = minicpm.sizes_of(minicpm.MODES[name])
     if name == "perception_lm":
         golden["canvases"] = tiles.perception_lm_sizes()
+    if name == "granite_docling":
+        golden["canvases"] = docling.docling_sizes()
     if name == "ovis2":
         golden["canvases"] = tiles.ovis2_sizes()
     if name == "llama4":

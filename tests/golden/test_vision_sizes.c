@@ -46,6 +46,13 @@ static bool llama4(const struct vision_plan *p, const cJSON *row)
            resized_to(p, row, 4);
 }
 
+/* [rows, cols]: tiles; several are followed by the whole picture. */
+static bool docling(const struct vision_plan *p, const cJSON *row)
+{
+    const uint32_t tiles = tiles_of(row);
+    return p && p->n_crops == tiles + (tiles > 1) && (tiles == 1 || has_grid(p, row));
+}
+
 /* The same without the whole picture. */
 static bool mllama(const struct vision_plan *p, const cJSON *row)
 {
@@ -107,6 +114,7 @@ static const struct rule rules[] = {
     {{"minicpm_ocr", .patch_size = 14}, "{}", minicpmv, 1, 0, true},
     {{"ovis2", .image_size = 448, .patch_size = 14},
      "{\"crop_to_patches\":true,\"max_patches\":9,\"size\":448}", ovis2, 2, 0, true},
+    {{"granite_docling", .image_size = 512, .patch_size = 16}, "{}", docling, 2, 0, true},
     {{"perception_lm", .image_size = 448}, "{}", perception_lm, 2, 0, false},
 };
 /* clang-format on */

@@ -85,18 +85,7 @@ static void configure_clova(struct config *c, struct encoder_spec *s)
 
 static void levels(struct config *c, struct encoder_spec *s)
 {
-    const cJSON *j, *at = json_get(c->root, "deepstack_visual_indexes");
-    cJSON_ArrayForEach(j, at)
-    {
-        if (s->n_levels == ENCODER_MAX_LEVELS || !cJSON_IsNumber(j) || !(j->valuedouble >= 0) ||
-            !(j->valuedouble < s->blocks.n_layers) ||
-            (s->n_levels && j->valuedouble <= s->level_at[s->n_levels - 1])) {
-            config_fail(c, "`deepstack_visual_indexes` must be up to %d layers that ascend",
-                        ENCODER_MAX_LEVELS);
-            return;
-        }
-        s->level_at[s->n_levels++] = (uint32_t)j->valuedouble;
-    }
+    family_levels(c, s);
     family_merger(s, &s->level, s->width);
     s->level.norm_joined = true;
     s->level.norm_role = W_LEVEL_NORM;

@@ -1,12 +1,16 @@
 /* IBM Granite 3, the text models of Granite 4 Vision and Granite Docling: Llama with four
  * multipliers. */
+#include "common/json/json.h"
 #include "model-server/model/arch.h"
+#include <string.h>
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_llama(c, s);
     s->bias.mlp = config_bool_or(c, "mlp_bias", false);
     config_multipliers(c, s);
+    if (strcmp(json_str(c->root, "model_type", ""), "granite_docling_text") == 0)
+        config_added(c, s);
 }
 
 const struct arch arch_granite = {

@@ -123,6 +123,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
     "{\"model_type\":\"hy_v4_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":{"        \
     "\"hidden_"                                                                                    \
     "size\":64,\"num_attention_heads\":4%s}}"
+#define DOCLING                                                                                    \
+    "{\"model_type\":\"granite_docling\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"  \
+    "{\"image_size\":64,\"patch_size\":16,\"out_hidden_size\":64%s}}"
 #define MUSE                                                                                       \
     "{\"model_type\":\"muse_glimmer\",\"out_hidden_size\":256,\"text_config\":{\"hidden_size\":"   \
     "64},"                                                                                         \
@@ -243,6 +246,11 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {HUNYUAN_4, "", NULL},
         {HUNYUAN_4, ",\"interpolate_mode\":\"nearest\"", "interpolate_mode"},
         {HUNYUAN_4, ",\"spatial_merge_size\":9", "spatial_merge_size"},
+        {DOCLING, ",\"deepstack_visual_indexes\":[3,7,10]", NULL},
+        {DOCLING, "", "deepstack_visual_indexes"},
+        {DOCLING, ",\"deepstack_visual_indexes\":[7,3]", "deepstack_visual_indexes"},
+        {DOCLING, ",\"scale_factor\":3", "scale_factor"},
+        {DOCLING, ",\"out_hidden_size\":32", "out_hidden_size"},
         {MUSE, "", NULL},
         {MUSE, ",\"layer_types\":[\"full_attention\",\"window_attention\"]", NULL},
         {MUSE, ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]", "sliding_attention"},
