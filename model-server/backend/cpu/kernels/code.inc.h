@@ -2,6 +2,7 @@
  * instruction sets: see kernels.h. The including file defines
  *   dot_code(sum, n, x, bits)   sum + n x of a quad in each lane, where n has this many bits
  *   CODE_ROWS_TWO         most rows that use two sums; n has 8 bits then
+ *   CODE_ROWS_FAR         most rows for which panels are prefetched into the second cache; 0: none
  *   DOT_BY_BITS           if n of fewer bits are multiplied faster
  * or, without an instruction for quads, HAS_DOT_PAIRS and
  *   struct pairs_n, pairs_n(n, bits) n as it is multiplied: of 8 bits two nibbles
@@ -19,6 +20,9 @@
 #include <string.h>
 
 #define FETCH(at) __builtin_prefetch(at)
+#ifndef CODE_ROWS_FAR
+#define CODE_ROWS_FAR 0
+#endif
 
 /* Panels that few rows are multiplied with at a time, and prefetch distance in each. So many
  * streams reach 0.93 to 1.0 of the speed of loads alone, one stream 0.86 to 0.97. */
@@ -35,6 +39,16 @@ INLINE void code_add(v16 *acc, const i16 *sum, const int32_t *x, const uint32_t 
         if (offsets)
             acc[r] = v_fma(of.offset, i_float(i_set((uint32_t)x[CODE_X_TERM + half])), acc[r]);
     }
+}
+
+/* The first cache has too few outstanding misses for a fast memory. With more rows the products
+ * are the limit, and what is in the first cache waits less. */
+INLINE void code_fetch(const char *at, const uint32_t rows)
+{
+    if (rows <= CODE_ROWS_FAR)
+        __builtin_prefetch(at, 0, 2);
+    else
+        FETCH(at);
 }
 
 /* Number of bits of packed n in a layout. Tables may have any. */
@@ -149,7 +163,8 @@ INLINE void code_columns8(v16 *acc, const struct code_layout *l, const char *blo
 {
     const uint32_t upper = up >= UP_TABLE ? 0 : (uint32_t)up, halves = sixteen ? 2 : 1;
     const char *words = block + l->codes + in / CODE_COLS * (upper + CODE_COLS / 8) * CODE_WORDS;
-    UNROLL for (uint32_t i = 0; i < upper + 4; i++) FETCH(words + ahead + i * CODE_WORDS);
+    UNROLL for (uint32_t i = 0; i < upper + 4; i++)
+        code_fetch(words + ahead + i * CODE_WORDS, rows);
 #ifndef HAS_DOT_PAIRS
     i16 w[8];
     UNROLL for (uint32_t e = 0; e < 4 && rows > CODE_ROWS_FEW; e++)
@@ -195,7 +210,7 @@ INLINE void code_panel8(const struct code_tile *t, const char *w, float *y, uint
         UNROLL for (uint32_t p = 0; p < panels; p++)
         {
             for (uint32_t at = 0; at < l->codes; at += CODE_WORDS)
-                FETCH(w + p * t->w_bytes + ahead + at);
+                code_fetch(w + p * t->w_bytes + ahead + at, rows);
             of[p] = halves_at(l, w + p * t->w_bytes, 0);
         }
         for (uint32_t in = 0; in < cols; in += CODE_COLS, x += (size_t)t->rows * CODE_X_WORDS) {

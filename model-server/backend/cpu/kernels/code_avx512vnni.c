@@ -7,6 +7,7 @@
  * group's weights in 8, 16 outputs, one row's sum at a time. */
 enum { CODE_ROWS_MAX = 16, CODE_ROWS_FEW = 8, WIDE_ROWS_MAX = 16, CODE_ROWS_TWO = 4 };
 #define CODE_ROWS_PANELS(up) 4
+#define CODE_ROWS_FAR        4
 /* Not _mm512_dpbusd_epi32(): see int_avx512vnni.c. */
 INLINE i16 dot_code(i16 sum, i16 n, const int32_t *quad, const int bits)
 {
