@@ -102,3 +102,9 @@ def test_a_head_in_16_bits_has_8_beside_packed_layers(name, num_shard):
     packed, _, matrices = answers(folder, num_shard)
     assert matrices.startswith("q8_0 1, ")
     assert 1e-6 < apart(packed[:4], exact[:4]) < 0.5
+
+
+@pytest.mark.parametrize("num_shard", [1, 2])
+def test_a_head_in_16_bits_has_6_beside_int4(num_shard):
+    assert answers(DEMO, num_shard, "--quantize", "int4")[2] == "int6 1"
+    assert not answers(DEMO, num_shard, "--quantize", "w8a8")[2]

@@ -40,10 +40,10 @@ struct norm loader_stream_norm(struct loader *l, enum role role, int layer, uint
 }
 
 /* Tied or not, the whole head is read for every token and is a fifth of a small model. So it is
- * quantised too, separate from a tied table; beside layers that the checkpoint has packed, see
- * loader_rounds_head(). Always with 8 bits: 4 would cost a tenth of the
- * quality that the layers' 4 bits cost (docs/results/quality.md). With 8-bit activations if the
- * layers use them: with exact ones a batch of 16 would spend half of its step here. */
+ * quantised too, separate from a tied table; loader_head_bits() comes first. Never with 4 bits,
+ * which would cost a tenth of the quality that the layers' 4 bits cost (docs/results/quality.md).
+ * With 8-bit activations if the layers use them: with exact ones a batch of 16 would spend half of
+ * its step here. */
 enum quant loader_head_quant(enum quant q) { return q == QUANT_INT4 ? QUANT_W8A8 : q; }
 
 /* Computes the table of positions: see enum sines. */
@@ -237,10 +237,10 @@ static void load_head(struct loader *l, struct amount embed)
     if (own)
         log_msg(LOG_WARN,
                 "config.json ties the head to the embedding; another is stored, and used");
-    const enum quant quant = loader_head_quant(d->quant);
     const enum role role = !s->tied || own ? W_HEAD : W_EMBED;
-    const bool rounds = loader_rounds_head(l, role);
-    if (!s->tied || own || quant || rounds || !d->stage.begins) {
+    const uint32_t bits = loader_head_bits(l, role);
+    const enum quant quant = bits ? QUANT_NONE : loader_head_quant(d->quant);
+    if (!s->tied || own || quant || bits || !d->stage.begins) {
         const uint32_t width = s->narrow_head ? s->embed_dim : s->hidden;
         int n = 1;
         if (role == W_EMBED)
@@ -249,8 +249,8 @@ static void load_head(struct loader *l, struct amount embed)
             p[0] = loader_rows(loader_part(l, role, NO_LAYER, NO_EXPERT, false, s->vocab, width),
                                v.first, v.n);
         float *unit = s->unit_head && l->c && !d->sample ? unit_rows(l, p) : NULL;
-        if (rounds)
-            loader_round(l, p, n);
+        if (bits)
+            loader_round(l, p, n, bits);
         d->head = loader_pack(l, p, n, d->dtype, quant);
         free(unit);
         if (role == W_EMBED) {

@@ -58,12 +58,13 @@ bool loader_keep_codes(struct loader *l, struct mat_part *parts, int n);
 void loader_free_codes(struct loader *l);
 void loader_make_numbers(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,
                          enum quant quant);
-/* True if the head, of this role, is in 16 bits and rounded to 8 when it is packed: the
- * checkpoint's layers stay packed, and their products round activations to 8 bits. Not in GGUF
- * files, in which each matrix has the type that was chosen for it. */
-bool loader_rounds_head(const struct loader *l, enum role role);
+/* Bits to which the head, of this role, is rounded when it is packed, if it is in 16 and products
+ * of the layers round activations to 8 bits: 8 beside layers that the checkpoint has packed (not in
+ * GGUF files, in which each matrix has the type that was chosen for it), 6 beside those of
+ * --quantize int4. 0: it is not. */
+uint32_t loader_head_bits(const struct loader *l, enum role role);
 /* Makes parts in 16 bits, of whole rows, such matrices. */
-void loader_round(struct loader *l, struct mat_part *parts, int n);
+void loader_round(struct loader *l, struct mat_part *parts, int n, uint32_t bits);
 /* After the last matrix. */
 void loader_drop(struct loader *l);
 

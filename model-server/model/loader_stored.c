@@ -51,9 +51,15 @@ static bool codes_of(struct loader *l, const struct mat_part *parts, int n)
     return l->codes && fit_together(l->codes, n, parts[0].cols);
 }
 
+/* The loader chose to round it: loader_round(). */
+static bool is_rounded(const struct mat_part *p)
+{
+    return p->source == SOURCE_STORED && p->stored->how.format == &stored_rounded;
+}
+
 bool loader_keep_codes(struct loader *l, struct mat_part *parts, int n)
 {
-    if (l->failed || !l->c || !l->how->keep)
+    if (l->failed || !l->c || (!l->how->keep && !is_rounded(&parts[0])))
         return false;
     if (!codes_of(l, parts, n)) {
         loader_free_codes(l);
@@ -72,39 +78,47 @@ static bool in_16_bits(const struct tensor *t)
     return t && (t->type == T_BF16 || t->type == T_F16);
 }
 
-/* Products of the layers round activations to 8 bits. Not those of a GGUF file's head. */
-static bool layers_round(const struct loader *l)
+/* Bits of a head beside the layers, whose products round activations to 8 bits: those of a packed
+ * checkpoint, but not of a GGUF file, or those of --quantize int4. 0: as it is stored. */
+static uint32_t head_bits(const struct loader *l)
 {
-    return !l->failed && l->c && !l->c->gguf.n && l->how->keep && l->how->arith == ARITH_INT8 &&
-           l->d->ops->rounds_activations && l->d->dtype != DT_F32;
+    enum { PACKED = 8, INT4 = 6 };
+    if (l->failed || !l->c || l->how->arith != ARITH_INT8 || !l->d->ops->rounds_activations)
+        return 0;
+    if (l->d->quant)
+        return l->d->quant == QUANT_INT4 ? INT4 : 0;
+    return !l->c->gguf.n && l->how->keep && l->d->dtype != DT_F32 ? PACKED : 0;
 }
 
-bool loader_rounds_head(const struct loader *l, enum role role)
+uint32_t loader_head_bits(const struct loader *l, enum role role)
 {
     const struct decoder_spec *s = &l->d->spec;
-    const uint32_t width = s->narrow_head ? s->embed_dim : s->hidden;
+    const uint32_t width = s->narrow_head ? s->embed_dim : s->hidden, bits = head_bits(l);
     struct format f = formats[FORMAT_Q8_0];
     char name[NAME_MAX_LEN];
     f.factors = true;
-    if (!layers_round(l) || s->unit_head || s->static_rows || width % f.group ||
-        !l->a->names[role] || l->d->ops->weight_takes(&f, ARITH_INT8) != TAKE_NATIVE)
-        return false;
+    if (!bits || s->unit_head || s->static_rows || width % f.group || !l->a->names[role] ||
+        l->d->ops->weight_takes(&f, ARITH_INT8) != TAKE_NATIVE)
+        return 0;
     loader_name(l, role, NO_LAYER, NO_EXPERT, ".weight", name);
-    return in_16_bits(loader_look(l, name));
+    return in_16_bits(loader_look(l, name)) ? bits : 0;
 }
 
-void loader_round(struct loader *l, struct mat_part *parts, int n)
+void loader_round(struct loader *l, struct mat_part *parts, int n, uint32_t bits)
 {
     for (int i = 0; i < n && !l->failed; i++) {
         struct mat_part *p = &parts[i];
         const struct tensor *t =
             p->source == SOURCE_NUMBERS && p->name ? checkpoint_find(l->c, p->name) : NULL;
-        if (!in_16_bits(t) || p->col_stride != 1 || p->row_stride != p->cols)
+        const bool rows = p->row_stride == p->cols || !p->row_stride; /* 0: of a measured load */
+        if (!in_16_bits(t) || p->col_stride != 1 || !rows)
             continue;
         assert(l->n_stored < MAX_SOURCES);
         struct stored_matrix *m = &l->stored[l->n_stored++];
         *m = (struct stored_matrix){.how = *l->how, .rows = p->rows, .cols = p->cols};
         m->how.format = &stored_rounded;
+        m->how.bits = bits;
+        m->how.keep = true;
         m->t[STORED_CODES] = t;
         p->source = SOURCE_STORED;
         p->stored = m;

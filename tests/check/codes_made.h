@@ -55,7 +55,8 @@ static inline void free_codes(struct mat_codes *c)
     free(c->codes), free(c->scale), free(c->offset), free(c->by), free(c->less), free(c->factor);
 }
 
-/* Codes with a scale, and some with a zero point for 32 columns, as keep.c makes them. */
+/* Codes with a scale, and some with a zero point for 32 columns, as keep.c and rounded.c make them.
+ */
 static const struct format with_zeros[] = {
     {"2 bits", ELEMENT_INT, SCALE_F16, 2, 32, 32, .zeros = true},
     {"4 bits", ELEMENT_INT, SCALE_F16, 4, 32, 32, .zeros = true},
@@ -63,6 +64,7 @@ static const struct format with_zeros[] = {
     {"128 columns", ELEMENT_INT, SCALE_F16, 4, 32, 128, 8},
     {"64 columns", ELEMENT_INT, SCALE_F16, 4, 32, 64, .zeros = true},
     {"16 columns", ELEMENT_INT, SCALE_F16, 8, 16, 16, 128, .factors = true},
+    {"6 bits", ELEMENT_INT, SCALE_F16, 6, 32, 32, 32, .factors = true},
 };
 enum { WITH_ZEROS = sizeof(with_zeros) / sizeof(with_zeros[0]) };
 enum { FORMS = FORMAT_N - FORMAT_Q4_0 + WITH_ZEROS };

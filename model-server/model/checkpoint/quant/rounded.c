@@ -1,13 +1,15 @@
-/* Numbers in 16 bits that are rounded to 8 when they are packed, as Q8_0: a scale in half precision
- * for each 32 columns. No file says so; the loader does, for the head of a checkpoint whose layers
- * are packed. Each row has a power of two as its factor, so that half precision holds the scales
- * of any row. */
+/* Numbers in 16 bits that are rounded to how.bits, 8 or 6, when they are packed: a scale in half
+ * precision for each 32 columns, with 8 bits as Q8_0. No file says so; the loader does, for heads
+ * (loader_head_bits()). Each row has a power of two as its factor, so that half precision holds the
+ * scales of any row. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/checkpoint/quant/stored.h"
 #include <math.h>
 #include <string.h>
 
-enum { COLUMNS = 32, MIDDLE = 128, MOST = 127 };
+enum { COLUMNS = 32 };
+static const struct format in_6_bits = {"int6",  ELEMENT_INT, SCALE_F16, 6,
+                                        COLUMNS, COLUMNS,     32,        .factors = true};
 
 /* Type and shape are the loader's to check. */
 static int check(struct stored_matrix *m, struct err *e)
@@ -35,8 +37,7 @@ static void numbers(const struct stored_matrix *m, int64_t row, int64_t col, int
 
 static bool form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f)
 {
-    (void)m;
-    *f = formats[FORMAT_Q8_0];
+    *f = m->how.bits == in_6_bits.bits ? in_6_bits : formats[FORMAT_Q8_0];
     f->factors = true;
     return s->col % COLUMNS == 0 && s->cols % COLUMNS == 0 && s->cols <= QUANT_MAX_COLS;
 }
@@ -61,16 +62,16 @@ static float unit_of(float top)
     return ldexpf(1.0f, exponent > TOP ? TOP : exponent > LEAST ? exponent : LEAST);
 }
 
-/* 32 numbers as codes. Returns their scale, which is rounded up, so that the greatest fits. The sum
- * with 1.5 * 2^23 has the rounded number in its lower bits. */
-static uint16_t round_group(const float *x, uint8_t *codes)
+/* 32 numbers as codes around `zero`. Returns their scale, which is rounded up, so that the greatest
+ * fits. The sum with 1.5 * 2^23 has the rounded number in its lower bits. */
+static uint16_t round_group(const float *x, uint8_t *codes, uint32_t zero)
 {
-    const float top = top_of(x) / MOST;
+    const float top = top_of(x) / (float)(zero - 1);
     uint16_t half = f16_of_f32(top);
     half += f32_of_f16(half) < top;
     const float by = half ? 1.0f / f32_of_f16(half) : 0.0f;
     for (int i = 0; i < COLUMNS; i++)
-        codes[i] = (uint8_t)(bits_of(x[i] * by + 0x1.8p23f) + MIDDLE);
+        codes[i] = (uint8_t)(bits_of(x[i] * by + 0x1.8p23f) + zero);
     return half;
 }
 
@@ -93,7 +94,7 @@ static bool round_row(const struct stored_matrix *m, int64_t row, const struct s
         group_of(m->t[STORED_CODES], from + k, x);
         for (int i = 0; i < COLUMNS; i++)
             x[i] *= by;
-        c->scale[(at + k) / COLUMNS] = round_group(x, c->codes + at + k);
+        c->scale[(at + k) / COLUMNS] = round_group(x, c->codes + at + k, c->format.zero);
     }
     return true;
 }

@@ -1,11 +1,12 @@
-/* Numbers in 16 bits that are rounded to 8 when they are packed: the scale of each group is the
- * least that holds its greatest number, whatever the magnitude of the row. */
+/* Numbers in 16 bits that are rounded to 8 or 6 when they are packed: the scale of each group is
+ * the least that holds its greatest number, whatever the magnitude of the row. */
 #include "tests/unit/model-server/model/checkpoint/quant/stored_rig.h"
 #include <math.h>
 
 enum { ROWS = 70, COLS = 128, GROUP = 32 };
-static const struct stored rounded = {
+static struct stored rounded = {
     .format = &stored_rounded, .method = "rounded", .row_block = 1, .keep = true};
+static const uint32_t widths[] = {8, 6};
 static float want[ROWS][COLS];
 
 /* Row o has numbers of about 2^power. */
@@ -37,13 +38,15 @@ static void assert_near(const struct stored_slice *s)
 {
     struct mat_codes c;
     assert_true(codes_of(s, &c));
+    assert_int_equal(c.format.bits, rounded.bits);
+    const float halves = (float)((2u << (rounded.bits - 1)) - 2); /* of a step, to the greatest */
     for (int64_t i = 0; i < s->rows * s->cols; i += GROUP) {
         const float *x = &want[s->row + i / s->cols * s->step][s->col + i % s->cols];
         float top = 0;
         for (int k = 0; k < GROUP; k++)
             top = fmaxf(top, fabsf(x[k]));
         /* Half a step; scales have 11 bits, fewer where the group is far below its row. */
-        const float off = top / 254 * 1.01f + c.factor[i / s->cols] * 0x1p-18f;
+        const float off = top / halves * 1.01f + c.factor[i / s->cols] * 0x1p-18f;
         for (int k = 0; k < GROUP; k++) {
             const float got = number_kept(&c, i + k, s->cols);
             if (!(fabsf(got - x[k]) <= off))
@@ -60,17 +63,21 @@ static void test_near(void **state)
         {0, ROWS, 1, 0, COLS}, {3, ROWS - 3, 1, 32, 64}, {1, 30, 2, 0, COLS}};
     (void)state;
     struct rng r = rng_new();
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 6; i++) {
+        rounded.bits = widths[i % 2];
         fill(&r, T_BF16, -40, 40);
-        assert_near(&slices[i]);
+        assert_near(&slices[i / 2]);
         fill(&r, T_BF16, 100, 127);
-        assert_near(&slices[i]);
+        assert_near(&slices[i / 2]);
         fill(&r, T_F16, -4, 15);
-        assert_near(&slices[i]);
+        assert_near(&slices[i / 2]);
     }
     memset(bytes[STORED_CODES], 0, sizeof(bytes[STORED_CODES]));
     memset(want, 0, sizeof(want));
-    assert_near(&slices[0]);
+    for (int i = 0; i < 2; i++) {
+        rounded.bits = widths[i];
+        assert_near(&slices[0]);
+    }
 }
 
 /* Then the matrix stays as it is. */
@@ -81,6 +88,7 @@ static void test_not_finite(void **state)
     struct rng r = rng_new();
     for (int i = 0; i < 3; i++) {
         struct mat_codes c;
+        rounded.bits = widths[i % 2];
         fill(&r, T_BF16, 0, 0);
         memcpy(bytes[STORED_CODES] + 1 + (size_t)2 * (60 * COLS + 77), &bad[i], 2);
         assert_false(codes_of(&(struct stored_slice){0, ROWS, 1, 0, COLS}, &c));
