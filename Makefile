@@ -239,8 +239,8 @@ run: $(BUILD)/.deps    ## install what is missing, build, serve the bundled demo
 # One make builds for all tests, so that no core is idle while packages come from the network, or between one part and the next.
 # What cannot be built fails once more, where it is counted.
 test: $(BUILD)/.deps   ## everything that can be tested here: unit, kernels, golden, integration (SAN=1 for sanitizers)
-	@$(MAKE) -k all unit-build collected || $(MAKE) all
-	@tests/verdict '$(MAKE) unit' '$(MAKE) integration'
+	@$(MAKE) $(TEST_ARCHS) -k all unit-build collected || $(MAKE) $(TEST_ARCHS) all
+	@tests/verdict '$(MAKE) unit' '$(MAKE) $(TEST_ARCHS) integration'
 
 # A run of `make test` is like the run before. Here every round draws its seeds anew, and says how to repeat it.
 soak: $(BUILD)/.deps   ## make test with new random numbers, N (1) times; T=word selects

@@ -1,7 +1,7 @@
 # The CUDA backend: backend-cuda.so beside the programs, loaded when it is asked for.
 #
 #   make cuda                 build it (NVCC=path if nvcc is not on PATH or in /usr/local/cuda)
-#   CUDA_ARCHS="90"           only these architectures (quicker while developing)
+#   CUDA_ARCHS="90"           only these architectures (quicker while developing); another list compiles again
 #   CUDA_LINES=1              with lines of source for profilers and compute-sanitizer: 2.7 times as large
 #   CUOBJDUMP=path            the disassembler, if it is neither beside nvcc, on PATH, nor in $(VENV)
 
@@ -16,6 +16,9 @@ endif
 CUDA_DIR   := model-server/backend/cuda
 # sm_80 serves 8.x. 9.0 and later wait for their predecessors by griddepcontrol, so PTX for newer ones starts at 90.
 CUDA_ARCHS ?= 80 90
+# `make test` compiles for one architecture, which takes half of nvcc's time, unless the plugin was built for more. `.ci/run` names all.
+CUDA_BUILT := $(B)/gen/cuda_archs
+TEST_ARCHS  = $(if $(filter file,$(origin CUDA_ARCHS)),CUDA_ARCHS="$(or $(shell cat $(CUDA_BUILT) 2>/dev/null),90)")
 CUDA_PTX   := -gencode=arch=compute_90,code=compute_90
 CUDA_GEN   := $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$(a),code=sm_$(a)) $(if $(filter 90,$(CUDA_ARCHS)),$(CUDA_PTX))
 # wgmma exists on 9.0 alone, and only in code for sm_90a: there is no PTX of it for later devices. (-arch=sm_90a
@@ -54,9 +57,13 @@ cuda:                  ## build the CUDA plugin
 	@echo "cuda: left out (no nvcc on PATH or in /usr/local/cuda)"
 endif
 
+$(CUDA_BUILT): FORCE # objects for another list are compiled again
+	@mkdir -p $(@D)
+	@echo $(CUDA_ARCHS) | cmp -s - $@ || echo $(CUDA_ARCHS) > $@
+
 # The registers, stack and spills of every kernel are kept beside its object for tests/cuda_spills. Instructions that
 # a kernel is there for must be in what was assembled.
-$(B)/obj/%.cu.o: %.cu | $(GEN)
+$(B)/obj/%.cu.o: %.cu $(CUDA_BUILT) | $(GEN)
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
 	$(Q)$(NVCC) $(NVCCFLAGS) $(CUDA_GEN) -MD -MP -MF $(@:.o=.d) -c $< -o $@ > $@.ptxas 2>&1 || { cat $@.ptxas; exit 1; }
