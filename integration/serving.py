@@ -25,6 +25,7 @@ BIN = pathlib.Path(os.environ.get("BIN_DIR", ROOT / "build/bin"))
 DATA = pathlib.Path(os.environ.get("TEST_DATA", ROOT / "../shared/data"))
 DEMO = ROOT / "models/demo"
 PRELOAD = os.environ.get("PRELOAD")  # a library in every process of the programs: make jitter-service
+SAN_REPORT = "ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "WARNING: ThreadSanitizer", ": runtime error: "
 SLOW = 6 if os.environ.get("SAN") or PRELOAD else 1  # sanitizers and random delays cost time, not correctness
 
 
@@ -105,11 +106,19 @@ class Process:
         if self.alive():
             self.p.send_signal(sig)
         try:
-            return self.p.wait(timeout * SLOW)
+            code = self.p.wait(timeout * SLOW)
         except subprocess.TimeoutExpired:
             self.p.kill()
             self.p.wait()
             raise AssertionError(f"{self.argv[0]} did not stop within {timeout} s\n{self.log[-4000:]}")
+        self.check_sanitizers()
+        return code
+
+    def check_sanitizers(self):
+        """No process reported anything: a shard that a report ends is started again, so that answers do not show it."""
+        for report in SAN_REPORT if os.environ.get("SAN") else ():
+            at = self.log.find(report)
+            assert at < 0, f"{self.argv[0]}:\n{self.log[max(at - 200, 0) : at + 4000]}"
 
     def wait_log(self, text, timeout=30):
         end = time.monotonic() + timeout * SLOW
