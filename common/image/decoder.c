@@ -26,6 +26,10 @@ enum {
     START_MS = 30000,      /* a program may load slowly from disk */
     KEEP_BYTES = 16 << 20, /* shared memory kept between images */
     FIRST_FD = 10,         /* above the numbers of the process' own descriptors */
+    POLL_MS = 100,
+    /* If a poll takes longer, this process did not run, and the other one may not have either:
+     * their container was paused. Such time does not count towards a timeout. */
+    STOPPED_MS = 1000,
 };
 
 struct image_decoder {
@@ -138,18 +142,20 @@ static int end_process(struct image_decoder *d)
 }
 
 /* 1: a reply; 0: the channel was closed; -1: timeout. */
-static int receive(const struct image_decoder *d, int64_t deadline_ms, struct decoder_reply *r)
+static int receive(const struct image_decoder *d, int64_t timeout_ms, struct decoder_reply *r)
 {
     struct pollfd p = {d->channel, POLLIN, 0};
-    for (;;) {
-        const int64_t left = deadline_ms - clock_ms();
-        const int n = poll(&p, 1, left > 0 ? (int)(left < INT32_MAX ? left : INT32_MAX) : 0);
-        if (n == 0)
-            return -1;
-        if (n > 0)
-            break;
-        if (errno != EINTR)
+    int64_t now = clock_ms(), deadline = now + timeout_ms;
+    for (int n = 0; n <= 0;) {
+        const int64_t left = deadline - now, before = now;
+        n = poll(&p, 1, left > POLL_MS ? POLL_MS : left > 0 ? (int)left : 0);
+        if (n < 0 && errno != EINTR)
             return 0;
+        now = clock_ms();
+        if (now - before > STOPPED_MS)
+            deadline += now - before;
+        if (n == 0 && now >= deadline)
+            return -1;
     }
     return recv(d->channel, r, sizeof(*r), MSG_DONTWAIT) == sizeof(*r);
 }
@@ -157,7 +163,7 @@ static int receive(const struct image_decoder *d, int64_t deadline_ms, struct de
 static int await_ready(struct image_decoder *d, struct err *e)
 {
     struct decoder_reply r;
-    if (receive(d, clock_ms() + START_MS, &r) == 1) {
+    if (receive(d, START_MS, &r) == 1) {
         if (r.word == DECODER_READY)
             return 0;
         if (r.word == DECODER_UNCONFINED)
@@ -247,12 +253,11 @@ static void release_memory(struct image_decoder *d, uint8_t *map, size_t n)
 static enum outcome exchange(struct image_decoder *d, const struct decoder_task *t,
                              struct decoder_reply *r)
 {
-    const int64_t deadline = clock_ms() + d->options.timeout_ms;
     if (send(d->channel, t, sizeof(*t), MSG_NOSIGNAL) != sizeof(*t)) {
         end_process(d);
         return LOST;
     }
-    const int got = receive(d, deadline, r);
+    const int got = receive(d, d->options.timeout_ms, r);
     if (got == 1) {
         if (r->retires)
             end_process(d);

@@ -14,7 +14,8 @@ enum { IMAGE_FILE_MAX_BYTES = 256 << 20 };
 struct image_decoder;
 struct image_decoder_options {
     struct image_limits limits;
-    uint32_t timeout_ms; /* per image; the process is killed after this time */
+    uint32_t timeout_ms; /* per image; the process is killed after this time, in which pauses of
+                            the caller's whole container do not count */
     uint32_t lifetime_s; /* CPU seconds after which the process is replaced; 0: 60 */
 };
 struct image_decoder *image_decoder_new(const struct image_decoder_options *o, struct err *e);

@@ -253,6 +253,46 @@ static void hangs(void **state)
     image_decoder_free(d);
 }
 
+/* In a process of its own, whose decoder is stopped before an image arrives. */
+static void decode_while_paused(int channel)
+{
+    struct image_decoder_options o = usual;
+    o.timeout_ms = 1500;
+    struct image_decoder *d = decoder_new(&o);
+    expect_works(d, 2, 2);
+    const pid_t decoder = decoder_of(getpid());
+    kill(decoder, SIGSTOP);
+    if (write(channel, &decoder, sizeof(decoder)) != sizeof(decoder))
+        _exit(1);
+    expect_works(d, 20, 5);
+    _exit(0);
+}
+
+/* The time in which both processes stood still costs no image. */
+static void paused_with_its_parent(void **state)
+{
+    (void)state;
+    int pipes[2], status;
+    pid_t decoder;
+    assert_int_equal(pipe(pipes), 0);
+    const pid_t parent = fork();
+    assert_true(parent >= 0);
+    if (parent == 0)
+        decode_while_paused(pipes[1]);
+    assert_int_equal(read(pipes[0], &decoder, sizeof(decoder)), sizeof(decoder));
+    poll(NULL, 0, 200); /* it waits for the reply */
+    kill(parent, SIGSTOP);
+    poll(NULL, 0, 3000);
+    kill(parent, SIGCONT);
+    poll(NULL, 0, 100); /* a timeout is noticed before the reply comes */
+    kill(decoder, SIGCONT);
+    assert_int_equal(waitpid(parent, &status, 0), parent);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
 static void *start_and_end(void *arg)
 {
     expect_works(arg, 2, 2);
@@ -400,6 +440,7 @@ int main(int argc, char **argv)
                                    cmocka_unit_test(killed_over_an_image),
                                    cmocka_unit_test(killed_while_idle),
                                    cmocka_unit_test(hangs),
+                                   cmocka_unit_test(paused_with_its_parent),
                                    cmocka_unit_test(its_starter_ended),
                                    cmocka_unit_test(killed_for_another_thread),
                                    cmocka_unit_test(the_parent_ended),
