@@ -1,4 +1,5 @@
-/* file_stamp.h - tells whether a file that is mapped has been overwritten in place.
+/* file_stamp.h - tells whether a file that is mapped has been overwritten in place, or one that is
+ * read a second time is another one than before.
  *
  * A file that is replaced by another one under its name (rename) leaves the mapping as it was. One
  * that is written or shortened (`cp` over it, `rsync --inplace`) changes the mapping, too: its
@@ -19,6 +20,8 @@ struct file_stamp file_stamp_of(const struct stat *st);
 /* Of the file at `path`, or an unknown one. A descriptor would also follow a file that is renamed,
  * but there may be thousands of files. */
 struct file_stamp file_stamp_at(const char *path);
+/* True if both are of the same file, which was not written in between, or both are unknown. */
+bool file_stamp_same(const struct file_stamp *a, const struct file_stamp *b);
 /* True if the stamp `now` is of the same file, which was written since `was`. */
 bool file_stamp_spoilt(const struct file_stamp *was, const struct file_stamp *now);
 #endif

@@ -88,6 +88,29 @@ static void a_lazy_tokenizer_completes_itself(void **state)
     tokenizer_free(t);
 }
 
+/* Another file than the one whose vocabulary decodes: its ids would be wrong. */
+static void a_lazy_tokenizer_is_not_completed_from_another_file(void **state)
+{
+    (void)state;
+    char path[200], other[200];
+    struct err e = ERR_INIT;
+    struct tok_scratch *scratch = NULL;
+    struct tok_ids ids = {0};
+    struct tokenizer *t = lazy("b");
+    snprintf(path, sizeof(path), "%s/tokenizer.json", root);
+    snprintf(other, sizeof(other), "%s/other.json", root);
+    put_text("other.json",
+             "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"b\":0,\"a\":1},\"merges\":[]}}");
+    assert_int_equal(rename(other, path), 0);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(tokenizer_encode(t, "ab", 2, 0, &scratch, &ids, &e), -1);
+        assert_non_null(strstr(e.msg, "was replaced since the start"));
+    }
+    tok_ids_free(&ids);
+    tok_scratch_free(scratch);
+    tokenizer_free(t);
+}
+
 /* What only encoding needs is read then: its errors are that call's. */
 static void a_lazy_tokenizer_reads_no_merges(void **state)
 {
@@ -228,6 +251,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_lazy_tokenizer_completes_itself, begin, end),
         cmocka_unit_test_setup_teardown(a_lazy_tokenizer_reads_no_merges, begin, end),
+        cmocka_unit_test_setup_teardown(a_lazy_tokenizer_is_not_completed_from_another_file, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(words_in_lines, begin, end),
         cmocka_unit_test_setup_teardown(arrays_in_place_of_objects, begin, end),
         cmocka_unit_test_setup_teardown(ranks, begin, end),
