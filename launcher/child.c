@@ -115,6 +115,17 @@ void child_signal(struct child *c, int sig)
         kill(-c->pid, sig);
 }
 
+bool child_probe_again(const struct child *c, uint32_t *n)
+{
+    char cause[480];
+    if (!WIFSIGNALED(c->status) || *n >= CHILD_PROBES)
+        return false;
+    ++*n;
+    child_cause(c, cause, sizeof(cause));
+    LOG(LOG_WARN, "A health probe is started again", LOGS("probe", c->name), LOGS("why", cause));
+    return true;
+}
+
 void child_watch(struct child *c, uint32_t turn_ms, uint32_t timeout_ms)
 {
     if (!c->alive || !liveness_turn(&c->liveness, c->pid, turn_ms, timeout_ms))

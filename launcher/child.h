@@ -6,6 +6,8 @@
 #include "launcher/relog.h"
 #include <sys/types.h>
 
+enum { CHILD_PROBES = 16 };
+
 struct child {
     const char *name; /* "shard-0": target of its log lines */
     pid_t pid;        /* 0: never started */
@@ -30,6 +32,9 @@ void child_ended(struct child *c, int status);
 void child_stopped(struct child *c, bool stopped);
 void child_signal(struct child *c, int sig); /* signals its process group; nothing if not alive */
 void child_free(struct child *c);            /* it must have ended; a zeroed one is allowed */
+/* Was it a health probe that a signal ended? That says nothing about its shard: *n, the number of
+ * such probes of a load, is counted, and another one is to be started. False after CHILD_PROBES. */
+bool child_probe_again(const struct child *c, uint32_t *n);
 /* Kills it if it is frozen (liveness.h). `turn_ms`: ms since the last call; timeout_ms 0: never. */
 void child_watch(struct child *c, uint32_t turn_ms, uint32_t timeout_ms);
 

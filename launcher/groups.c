@@ -19,7 +19,7 @@ enum group_state { FREE, LOADING, READY, RESTARTING, STOPPING };
 
 struct group {
     enum group_state state;
-    uint32_t slot, n_ready;
+    uint32_t slot, n_ready, n_probes;
     int code;    /* with `why`: of the child that failed; 0: none */
     bool served; /* it was READY in this run */
     struct restarts restarts;
@@ -131,6 +131,22 @@ static const char *label(const struct groups *g, struct group *q, const char *wh
     return p ? p : what;
 }
 
+static int start_probe(struct groups *g, struct group *q, uint32_t rank, struct err *e)
+{
+    struct command cmd;
+    if (plan_probe(&q->plan, rank, &cmd, e))
+        return -1;
+    return child_start(probe(g, q, rank), label(g, q, "probe", rank), &cmd, e);
+}
+
+static void start_probe_again(struct groups *g, struct group *q, uint32_t rank)
+{
+    struct err e = ERR_INIT;
+    child_free(probe(g, q, rank));
+    if (start_probe(g, q, rank, &e))
+        fail(g, q, e.msg, NULL);
+}
+
 static int start_rank(struct groups *g, struct group *q, uint32_t rank, struct err *e)
 {
     struct command cmd;
@@ -138,16 +154,15 @@ static int start_rank(struct groups *g, struct group *q, uint32_t rank, struct e
     child_free(probe(g, q, rank));
     if (machine_socket_free(plan_socket(&q->plan, rank), e) != 0 ||
         (q->served ? plan_shard_again : plan_shard)(&q->plan, rank, &cmd, e) != 0 ||
-        child_start(shard(g, q, rank), label(g, q, "shard", rank), &cmd, e) != 0 ||
-        plan_probe(&q->plan, rank, &cmd, e) != 0)
+        child_start(shard(g, q, rank), label(g, q, "shard", rank), &cmd, e) != 0)
         return -1;
-    return child_start(probe(g, q, rank), label(g, q, "probe", rank), &cmd, e);
+    return start_probe(g, q, rank, e);
 }
 
 static void start(struct groups *g, struct group *q)
 {
     struct err e = ERR_INIT;
-    q->n_ready = 0;
+    q->n_ready = q->n_probes = 0;
     q->state = LOADING;
     q->since = clock_ms();
     q->deadline = g->base->cfg->startup_timeout
@@ -244,6 +259,8 @@ void groups_lost(struct groups *g, uint32_t child)
     } else if (q->state == RESTARTING) {
         if (all_gone(g, q))
             start(g, q);
+    } else if (is_probe && q->state == LOADING && child_probe_again(c, &q->n_probes)) {
+        start_probe_again(g, q, child / 2 % g->n_ranks);
     } else if (!is_probe && may_start_again(g, q, c)) {
         start_again(g, q, who, c);
     } else if (!is_probe || !ok) {

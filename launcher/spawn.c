@@ -47,7 +47,9 @@ static void become(const char *path, char *const *argv, char *const *env, pid_t 
     for (int i = 0; i < 3; i++)
         if (keep[i])
             fcntl(keep[i], F_SETFD, 0);
-    signal(SIGPIPE, SIG_DFL);
+    /* until the program ignores them itself (common/process.h) */
+    for (const int *sig = (const int[]){SIGPIPE, SIGUSR1, SIGUSR2, 0}; *sig; sig++)
+        signal(*sig, SIG_IGN);
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(out[1], STDOUT_FILENO) >= 0 &&
         dup2(err[1], STDERR_FILENO) >= 0)

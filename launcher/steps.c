@@ -213,7 +213,7 @@ static int start_router(struct supervisor *s)
 static void loading_enter(struct supervisor *s)
 {
     struct command cmd;
-    s->n_ready = 0;
+    s->n_ready = s->n_probes = 0;
     if (start_router(s))
         return;
     if (s->groups.n > s->groups.n_models) /* replicas have deadlines of their own */
@@ -236,6 +236,10 @@ static void loading_lost(struct supervisor *s, enum child_role role, uint32_t ra
     if (role == ROLE_SHARD) {
         log_msg(LOG_ERROR, "Shard %" PRIu32 " failed to start", rank);
         rank_lost(s, "Shard cannot start", rank, c);
+    } else if (role == ROLE_PROBE && child_probe_again(c, &s->n_probes)) {
+        child_free(c);
+        if (start_probe(s, rank))
+            fail_err(s, "Shard cannot start");
     } else if (role == ROLE_PROBE && (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 0)) {
         snprintf(child_name, sizeof(child_name), "health probe of rank %" PRIu32, rank);
         step_fail(s, "Shard cannot start", child_name, c);

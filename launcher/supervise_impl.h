@@ -30,6 +30,7 @@ struct supervisor {
     struct groups groups;
     struct draft draft;
     uint32_t n, n_children, n_ready;
+    uint32_t n_probes;        /* of this load that a signal ended */
     struct progress progress; /* of the loading shards */
     struct notify notify;     /* the service manager */
     struct refused refused;
