@@ -22,7 +22,7 @@ ENDING = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 HARMLESS = [signal.SIGPIPE, signal.SIGCHLD, signal.SIGWINCH, signal.SIGCONT, signal.SIGURG, signal.SIGUSR1, signal.SIGUSR2]
 # in order; lost streams; what ended the router or, while it loads, a shard (128 + a signal)
 CODES = {0, 1, *(128 + s for s in ENDING)}
-NO_CODE = {-s for s in (*ENDING, signal.SIGUSR1, signal.SIGUSR2)}  # before its first line: the program has not begun
+NO_CODE = {-s for s in (*ENDING, signal.SIGPIPE, signal.SIGUSR1, signal.SIGUSR2)}  # before its first line: the program has not begun
 GRACE_S = 60  # the default, and what else a loaded machine takes
 ASK = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 400, "ignore_eos": True}}
 

@@ -186,7 +186,12 @@ static inline const ProtobufCMessage *fake_warmup(void *ctx, const ProtobufCMess
 {
     struct fake_shard *f = ctx;
     const Generate__V3__WarmupRequest *p = (const void *)in;
-    (void)e;
+    if (f->lose_warmups) {
+        f->lose_warmups--;
+        call->code = GRPC_STATUS_UNAVAILABLE;
+        err_set(e, ERR_SYSTEM, "warmup");
+        return NULL;
+    }
     Generate__V3__WarmupResponse *r = RPC_NEW(call->mem, Generate__V3__WarmupResponse, 1);
     generate__v3__warmup_response__init(r);
     f->max_prefill = p->max_prefill_tokens;

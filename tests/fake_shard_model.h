@@ -65,6 +65,7 @@ struct fake_shard {
     int64_t stamp;
     /* script */
     _Atomic uint32_t hold_embed, lose_embed; /* this Embed, from 1, waits; is answered as if lost */
+    _Atomic uint32_t lose_warmups;           /* so many are answered as if lost */
     _Atomic int step_ms;
     _Atomic int fetch_ms;                          /* what a KvFetch takes */
     _Atomic int fail_store, fail_fetch, fail_load; /* this many next calls fail */

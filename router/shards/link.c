@@ -2,6 +2,7 @@
 #include "common/clock.h"
 #include "common/cond.h"
 #include "common/log/log.h"
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -139,9 +140,11 @@ static void look(struct shards_link *l, struct link_search *f)
         f->over = true;
         return;
     }
-    LOG(LOG_ERROR, "incompatible shards", LOGS("of", l->o.name), LOGS("why", why));
+    const bool lost = rc && e.sys == ECONNRESET;
+    LOG(lost ? LOG_WARN : LOG_ERROR, lost ? "shards were lost again" : "incompatible shards",
+        LOGS("of", l->o.name), LOGS("why", why));
     shards_free(s);
-    f->pause_ms = REFUSED_MS;
+    f->pause_ms = lost ? PAUSE_MS : REFUSED_MS;
     if (rc == 0 || clock_ms() - f->began >= l->o.patience_ms)
         miss(l, f, why);
 }

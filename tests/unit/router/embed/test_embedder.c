@@ -1,4 +1,5 @@
 /* Texts of several requests share calls; a loss of the shards counts once for each request. */
+#include "common/clock.h"
 #include "router/embed/embedder.h"
 #include "tests/unit/router/infer_rig.h"
 
@@ -128,6 +129,21 @@ static void requests_of_two_losses_end(void **state)
     rig_free(g);
 }
 
+/* Those that come back are killed in their warm-up: that is no reason to wait as for other models.
+ */
+static void shards_that_are_lost_again_are_sought_at_once(void **state)
+{
+    struct rig *g = rig_new(&vectors, &patient, 1);
+    (void)state;
+    expect_vectors(ask(g, 1, 1));
+    g->shard[0]->lose_embed = 2;
+    g->shard[0]->lose_warmups = 3;
+    const int64_t began = clock_ms();
+    expect_vectors(ask(g, 2, 1));
+    assert_true(clock_ms() - began < 5000); /* after any other error it waits as long each time */
+    rig_free(g);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -146,6 +162,7 @@ int main(void)
         cmocka_unit_test(accounting_balances_while_requests_take_turns),
         cmocka_unit_test(requests_that_take_turns_survive_a_loss),
         cmocka_unit_test(requests_of_two_losses_end),
+        cmocka_unit_test(shards_that_are_lost_again_are_sought_at_once),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
