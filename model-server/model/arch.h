@@ -45,6 +45,10 @@ enum role {
     W_V,
     W_V_LATE, /* MIXER_CCA: values of the token before; factors of each head's keys, a whole name */
     W_K_SCALE,
+    W_LAMBDA_Q, /* MIXER_DIFFERENCE, whole names: the number is exp(q.k) - exp(q.k) + a constant */
+    W_LAMBDA_K,
+    W_LAMBDA_Q_MINUS,
+    W_LAMBDA_K_MINUS,
     W_O,
     W_ATTN_GATE,      /* of ATTN_GATE_APART and ATTN_GATE_BY_HEAD, but not mla_spec.gate_beside */
     W_ATTN_GATE_BIAS, /* of decoder_spec.attn_gate_bias, a whole name */

@@ -82,7 +82,8 @@ static const struct sublayer_ops *const mixers[MIXER_N] = {[MIXER_ATTENTION] = &
                                                            [MIXER_SHARED] = &mixer_shared,
                                                            [MIXER_GATED] = &mixer_gated,
                                                            [MIXER_ENTRIES] = &mixer_entries,
-                                                           [MIXER_CCA] = &mixer_cca};
+                                                           [MIXER_CCA] = &mixer_cca,
+                                                           [MIXER_DIFFERENCE] = &mixer_difference};
 
 static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
 {
@@ -228,7 +229,8 @@ static void take_cells(struct decoder *d)
     bool recurs = false;
     for (uint32_t i = 0; i < d->spec.n_layers; i++) {
         const enum mixer_kind m = d->spec.layers[i].mixer;
-        recurs |= m != MIXER_NONE && m != MIXER_ATTENTION && m != MIXER_MLA && m != MIXER_CROSS;
+        recurs |= m != MIXER_NONE && m != MIXER_ATTENTION && m != MIXER_MLA && m != MIXER_CROSS &&
+                  m != MIXER_DIFFERENCE;
         recurs |= m == MIXER_MLA && d->spec.mla.index.pool;
     }
     if (d->stages && recurs && !d->state_floats)

@@ -121,6 +121,7 @@ enum mixer_kind {
     /* Attention whose queries and keys pass two convolutions, and half of whose values are the last
      * token's (compressed convolutional attention, arXiv 2510.04476): struct cca_spec */
     MIXER_CCA,
+    MIXER_DIFFERENCE, /* differential attention (arXiv 2410.05258): pairs of heads */
     MIXER_N,
     MIXER_NONE = MIXER_N
 };

@@ -44,11 +44,13 @@ static struct affine load_affine(struct loader *l, enum role role, int layer, bo
 {
     const uint32_t n = l->d->spec.hidden;
     struct affine y = {0};
-    float *host = calloc(4 * (size_t)n, sizeof(*host)), *zero = host + n, *work = host + 2 * n;
+    float *host = calloc(4 * (size_t)n, sizeof(*host));
     if (!host) {
         loader_nomem(l);
         return y;
     }
+    const float *zero = host + n;
+    float *work = host + n + n;
     y.keep = load_pair(l, role, layer, work, host);
     if (!first)
         y.add = load_pair(l, role + 2, layer, work, host);

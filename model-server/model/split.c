@@ -40,6 +40,16 @@ static int check_recur(const struct decoder_spec *s, uint32_t world, struct err 
                : 0;
 }
 
+/* Heads that a mixer does not separate: all of a key-value head, or of two. */
+static int check_groups(const struct decoder_spec *s, uint32_t layer, uint32_t world, struct err *e)
+{
+    const enum mixer_kind m = s->layers[layer].mixer;
+    const uint32_t kv = spec_kv_heads(s, layer);
+    if (m == MIXER_DIFFERENCE)
+        return divides(world, kv / 2, "pairs of key-value heads", e);
+    return m == MIXER_CCA ? divides(world, kv, "key-value heads", e) : 0;
+}
+
 int split_make(struct split *s, const struct decoder_spec *spec, int rank, int world, struct err *e)
 {
     const uint32_t w = (uint32_t)world, r = (uint32_t)rank;
@@ -50,8 +60,7 @@ int split_make(struct split *s, const struct decoder_spec *spec, int rank, int w
         const uint32_t kv = spec_kv_heads(spec, i);
         if (i < spec->n_layers && divides(w, spec_heads(spec, i), "attention heads", e))
             return -1;
-        if (i < spec->n_layers && spec->layers[i].mixer == MIXER_CCA && /* a group is whole */
-            divides(w, kv, "key-value heads", e))
+        if (i < spec->n_layers && check_groups(spec, i, w, e))
             return -1;
         if (kv % w && w % kv)
             return divides(w, kv, "key-value heads", e);

@@ -278,6 +278,8 @@ static const char *const dirs[] = {
     MADE "smallthinker_softmax",
     MADE "plamo3",
     MADE "plamo3_yarn",
+    MADE "diffllama",
+    MADE "diffllama_bias",
     MADE "zaya",
     MADE "zaya_wide",
     MADE "ernie4_5_vl",

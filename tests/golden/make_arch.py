@@ -49,7 +49,7 @@ PHI4 = dict(  # small towers, which are not stored
                       depthwise_separable_out_channel=16, nemo_conv_channels=8),
 )
 # Where the usual spread would leave a part of the arithmetic without effect: sinks, the clamps of the activation.
-SPREAD = {"sinks": 1.5, "qk_norm.temp": 1.0, "gate_up_proj": 0.4, "hc.scale": 0.5, "hc_scale": 0.5, "hc.base": 0.7, "hc_base": 0.7, "kpool_compress_ape": 0.7, "position_bias": 0.7}
+SPREAD = {"sinks": 1.5, "qk_norm.temp": 1.0, "lambda_q1": 0.4, "lambda_k1": 0.4, "gate_up_proj": 0.4, "hc.scale": 0.5, "hc_scale": 0.5, "hc.base": 0.7, "hc_base": 0.7, "kpool_compress_ape": 0.7, "position_bias": 0.7}
 CASES = {
     "gemma2": dict(
         model_type="gemma2", head_dim=16, sliding_window=24, query_pre_attn_scalar=24,
@@ -651,6 +651,10 @@ CASES = {
     "ernie4_5_vl_hub": dict(
         model_type="ernie4_5_vl_moe_text", moe_num_experts=5, moe_k=2, moe_intermediate_size=[40, 16], moe_num_shared_experts=1,
         num_hidden_layers=4, rope_parameters=dict(THETA, mrope_section=[1, 1, 2])),
+    "diffllama": dict(model_type="diffllama", num_key_value_heads=8, num_hidden_layers=4, rope_parameters=THETA),
+    "diffllama_bias": dict(model_type="diffllama", num_attention_heads=24, num_key_value_heads=8, head_dim=12, attention_bias=True, tie_word_embeddings=True,
+                           rope_parameters=dict(rope_type="llama3", rope_theta=5e5, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                                original_max_position_embeddings=64)),
     "zaya": dict(
         model_type="zaya", num_hidden_layers=4, head_dim=16, num_experts=6, num_experts_per_tok=1, moe_intermediate_size=48, router_hidden_size=24,
         sliding_window=20, layer_types=["hybrid", "hybrid_sliding", "hybrid_sliding", "hybrid"], tie_word_embeddings=True,

@@ -246,8 +246,9 @@ static bool made(const struct decoder_spec *s, uint32_t layer, enum role role)
         return latent || role == W_O; /* others make what all heads read, or are several */
     if (l->mixer == MIXER_SHARED)
         return false; /* PEFT would change the block of all layers that share it */
-    if (l->mixer == MIXER_CCA && (role == W_Q || role == W_K || role == W_V))
-        return false; /* convolutions follow */
+    if ((l->mixer == MIXER_CCA || l->mixer == MIXER_DIFFERENCE) &&
+        (role == W_Q || role == W_K || role == W_V))
+        return false; /* convolutions follow; heads are in another order */
     if (role == W_ATTN_GATE)
         return l->mixer == MIXER_ATTENTION || l->mixer == MIXER_MLA;
     if ((role == W_K || role == W_V) && l->mixer == MIXER_CROSS)

@@ -58,7 +58,8 @@ static void test_key_value_heads(void **state)
     }
 }
 
-/* A key of compressed convolutional attention needs all queries of its group. */
+/* A key of compressed convolutional attention needs all queries of its group, and differential
+ * attention both heads of a pair. */
 static void test_groups_are_whole(void **state)
 {
     struct decoder_spec m = spec(8, 2, 128, 320);
@@ -72,6 +73,10 @@ static void test_groups_are_whole(void **state)
     assert_int_equal(split_make(&s, &m, 0, 4, &e), -1);
     assert_int_equal(e.kind, ERR_VALIDATION);
     assert_non_null(strstr(e.msg, "2 key-value heads"));
+    m.layers[0].mixer = MIXER_DIFFERENCE;
+    assert_int_equal(split_make(&s, &m, 0, 1, &e), 0);
+    assert_int_equal(split_make(&s, &m, 0, 2, &e), -1);
+    assert_non_null(strstr(e.msg, "1 pairs of key-value heads"));
 }
 
 /* Key heads and groups of recurrent layers are shared as key-value heads are. */
