@@ -57,7 +57,6 @@ static const char *const dirs[] = {
     "arch/gemma4_text_ple",
     "arch/llama4_text",
     "arch/falcon_alibi",
-    "build/golden/arch/diffllama",
     "build/golden/arch/zaya",
     "build/golden/arch/zaya_wide",
     "build/golden/arch/phimoe",

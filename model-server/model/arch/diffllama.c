@@ -1,4 +1,5 @@
-/* DiffLlama: Llama with differential attention (arXiv 2410.05258). */
+/* DiffLlama: Llama with differential attention (arXiv 2410.05258), on CPUs: its values are wider
+ * than its keys. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)
