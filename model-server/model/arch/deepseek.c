@@ -55,6 +55,7 @@ static void configure(struct config *c, struct decoder_spec *s)
         return;
     }
     if (v2) {
+        config_only(c, "mlp_bias", false);
         config_deepseek_v2_moe(c, s);
         return;
     }

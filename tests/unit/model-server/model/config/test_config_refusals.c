@@ -298,6 +298,8 @@ static void what_is_not_supported_is_refused_by_name(void **state)
          "rope type `yarn` is not supported in this family"},
         {"\"router_hidden_size\":4096", "\"model_type\":\"zaya\"," SIZES,
          "`router_hidden_size` is above `hidden_size`"},
+        {"\"mlp_bias\":true", "\"model_type\":\"deepseek_v2\"," SIZES,
+         "`mlp_bias`: true is not supported"},
         {"\"num_key_value_heads\":1", "\"model_type\":\"diffllama\"," SIZES,
          "1 key-value heads are not pairs"},
         {"\"moe_num_experts\":[8,4]", ERNIE_VL, "`moe_num_experts` must be two equal numbers"},
