@@ -180,7 +180,7 @@ def one(i, seed, keep):
         with Service(out) as s:
             error = compare(s)
         verdict = f"{error:.1e}" if error < TOLERANCE else f"WRONG by {error:.2g}"
-    except (AssertionError, RuntimeError) as e:
+    except (AssertionError, RuntimeError, OSError) as e:  # the last: a connection ends without an answer
         lines = [line for line in str(e).splitlines() if '"error"' in line or "ERROR" in line]
         # without such a line nothing was refused: a program did not start in time, or did not stop
         crashed = "Assertion" in str(e) or "killed by signal" in str(e)
