@@ -97,8 +97,8 @@ int decoder_layer_store(struct decoder *d, uint32_t i, const struct decoder_part
     return decoder_store(d, &y->mixer, x->in(d, i, SUB_MIXER), i, p, e);
 }
 
-static int layer_sub(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p,
-                     struct err *e)
+int decoder_layer_sub(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p,
+                      struct err *e)
 {
     const struct residual_ops *x = residual_of(&d->spec);
     const struct sublayer *y = sub_at(&d->layers[i], sub);
@@ -118,7 +118,7 @@ static int layer_sub(struct decoder *d, uint32_t i, enum sub sub, const struct d
 int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e)
 {
     for (enum sub sub = SUB_MIXER; sub < SUBS; sub++)
-        if (layer_sub(d, i, sub, p, e))
+        if (decoder_layer_sub(d, i, sub, p, e))
             return -1;
     return 0;
 }
@@ -127,43 +127,6 @@ int decoder_layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
 {
     const struct decoder_part all = {0, t, t};
     return decoder_layer_store(d, i, &all, e) || decoder_layer_rest(d, i, &all, e) ? -1 : 0;
-}
-
-/* ---------------------------------------------------------------- the last layer */
-
-bool decoder_ends_few(const struct decoder *d, const struct ragged *b)
-{
-    const struct decoder_spec *m = &d->spec;
-    const uint32_t i = d->stage.first + d->stage.n - 1;
-    const struct layer *y = &d->layers[i];
-    const struct residual_ops *x = residual_of(m);
-    return b->n_out && 2 * (uint64_t)b->n_out <= b->n_tokens && !d->stages &&
-           (x == &residual_plain || x == &residual_sums) && y->mixer.ops && y->ffn.ops &&
-           !y->tail.ops && !decoder_is_cross(d, i) && !m->layers[i].by_id && !d->front.after &&
-           !d->first_conv && !m->two_stacks && !m->moe.early_router && !m->moe.shortcut &&
-           !m->n_added && !spec_reads_embedding(m);
-}
-
-static void swap_rows(float **a, float **b)
-{
-    float *was = *a;
-    *a = *b;
-    *b = was;
-}
-
-static int layer_ends_few(struct decoder *d, uint32_t i, const struct ragged *b,
-                          const struct ragged *last, struct err *e)
-{
-    const struct decoder_part all = {0, b->n_tokens, b->n_tokens};
-    const struct decoder_part few = {0, last->n_tokens, last->n_tokens};
-    struct scratch *s = &d->scratch;
-    if (decoder_layer_store(d, i, &all, e) || layer_sub(d, i, SUB_MIXER, &all, e))
-        return -1;
-    d->ops->gather_out(d->dev, s->out, s->x, d->spec.hidden);
-    d->ops->gather_out(d->dev, s->r, s->n, d->spec.hidden); /* of some kinds it is not read */
-    swap_rows(&s->x, &s->out);
-    swap_rows(&s->n, &s->r);
-    return decoder_next_step(d, last, e) || layer_sub(d, i, SUB_FFN, &few, e) ? -1 : 0;
 }
 
 /* ---------------------------------------------------------------- a step */
@@ -438,7 +401,7 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, const struct r
         if (cross && !d->cross.n)
             continue;
         if (last && i + 1 == g->first + g->n)
-            return layer_ends_few(d, i, b, last, e);
+            return decoder_layer_few(d, i, b, last, e);
         if (cross ? decoder_cross_layer(d, i, b, e) : decoder_layer(d, i, b->n_tokens, e))
             return -1;
         if (i == 0 && d->first_conv)

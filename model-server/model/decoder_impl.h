@@ -3,6 +3,7 @@
 #ifndef MODEL_SERVER_MODEL_DECODER_IMPL_H
 #define MODEL_SERVER_MODEL_DECODER_IMPL_H
 #include "model-server/model/decoder.h"
+#include "model-server/model/residual.h"
 
 /* Rows [first, first + n) of the `total` of a step. `first` is a multiple of DECODER_PART_ROWS,
  * so that rows of any width start at an alignment for vector loads. */
@@ -55,8 +56,14 @@ void decoder_cross_free(struct decoder *d);
  * has only these rows in the end, and x, n, r and out of the scratch memory have changed places. */
 int decoder_run_layers(struct decoder *d, const struct ragged *b, const struct ragged *last,
                        struct err *e);
-/* The last feed-forward, which relates no rows, may run on the rows of output alone. */
+/* One sublayer of layer i: a part of rest(). */
+int decoder_layer_sub(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p,
+                      struct err *e);
+/* The last feed-forward, which relates no rows, may run on the rows of output alone; the last layer
+ * i in this way (decoder_few.c). */
 bool decoder_ends_few(const struct decoder *d, const struct ragged *b);
+int decoder_layer_few(struct decoder *d, uint32_t i, const struct ragged *b,
+                      const struct ragged *last, struct err *e);
 /* Layer i in two parts. In: n is the norm of x. First store() of every row to which another row
  * attends. Then rest(): x has both branches added and n is its norm for the next layer. With
  * NORM_SUM n is not used. */

@@ -1,7 +1,6 @@
 #include "model-server/model/model.h"
 #include "common/clock.h"
 #include "common/log/log.h"
-#include "common/pair_form.h"
 #include "model-server/model/checkpoint/quant/stored.h"
 #include "model-server/model/end_tokens.h"
 #include "model-server/model/kv_parts.h"
@@ -301,52 +300,6 @@ static int choose_task(struct model *m, const char *dir, const struct model_opti
     return choose_pooling(m, o, e);
 }
 
-/* Which tokens answer a reranker's question: those of its own files, or of its family. */
-static void set_answers(const struct model *m, const struct model_options *o,
-                        struct text_head_options *h)
-{
-    const struct pair_form *f = pair_form_of(m->info.type, false);
-    const int64_t yes = o->id_of ? o->id_of(o->vocabulary, f->yes) : -1;
-    const int64_t no = o->id_of && f->no ? o->id_of(o->vocabulary, f->no) : -1;
-    h->yes = m->sentence.scores ? m->sentence.true_token : yes >= 0 ? (uint32_t)yes : UINT32_MAX;
-    h->no = m->sentence.scores ? m->sentence.false_token : no >= 0 ? (uint32_t)no : UINT32_MAX;
-    h->yes_alone = m->sentence.scores ? h->no == UINT32_MAX : !f->no;
-}
-
-/* Lexical weights leave out the tokens of XLM-RoBERTa that stand for no word. */
-static void set_special(const struct model_options *o, struct text_head_options *h)
-{
-    static const char *const words[TEXT_HEAD_SPECIAL] = {"<s>", "</s>", "<pad>", "<unk>"};
-    for (int i = 0; i < TEXT_HEAD_SPECIAL; i++) {
-        const int64_t id = o->id_of ? o->id_of(o->vocabulary, words[i]) : -1;
-        if (id >= 0)
-            h->special[h->n_special++] = (uint32_t)id;
-    }
-}
-
-static int load_head(struct model *m, const char *dir, const struct arch *a,
-                     const struct checkpoint *c, const struct model_options *o, struct err *e)
-{
-    char head[TENSOR_NAME_CAP], embed[TENSOR_NAME_CAP];
-    snprintf(head, sizeof(head), "%s.weight", a->names[W_HEAD] ? a->names[W_HEAD] : "");
-    snprintf(embed, sizeof(embed), "%s.weight", a->names[W_EMBED]);
-    m->encoder.d = &m->d;
-    struct text_head_options h = {.dir = dir,
-                                  .sentence = &m->sentence,
-                                  .c = c,
-                                  .arch = a,
-                                  .task = m->info.task,
-                                  .hidden = m->d.spec.hidden,
-                                  .vocab = m->d.spec.vocab,
-                                  .both_ways = m->d.spec.both_ways,
-                                  .lm_head = head,
-                                  .embed = embed,
-                                  .vector = a->names[W_VECTOR]};
-    set_answers(m, o, &h);
-    set_special(o, &h);
-    return text_head_load(&m->encoder.head, &h, e);
-}
-
 /* Finds draft heads in the checkpoint itself, or in a separate folder. */
 static int find_heads(struct model *m, const struct arch *a, const char *dir,
                       const struct checkpoint *c, struct checkpoint *apart, struct err *e)
@@ -370,7 +323,7 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a,
     m->d.dtype = dtype < 0 ? DT_BF16 : (enum dtype)dtype;
     if (!dir)
         return decoder_load(&m->d, a, NULL, NULL, e) ||
-                       (m->d.encodes && load_head(m, NULL, a, NULL, o, e))
+                       (m->d.encodes && model_load_head(m, NULL, a, NULL, o, e))
                    ? -1
                    : 0;
     if (checkpoint_open(&c, dir, a, e))
@@ -385,9 +338,7 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a,
     rc = rc ? rc : decoder_load(&m->d, a, &c, &how, e);
     checkpoint_close(&heads);
     if (rc == 0 && m->d.encodes)
-        rc = load_head(m, dir, a, &c, o, e);
-    if (rc == 0 && m->d.encodes && m->d.spec.attends_text)
-        rc = encode_source_load(&m->encoder.source, dir, &m->d, e);
+        rc = model_load_head(m, dir, a, &c, o, e);
     if (rc == 0 && m->d.comm->rank == 0) { /* rank 0 adds biases for all ranks */
         rc = unused_check(&c, &unused, e);
         if (rc == 0)
