@@ -43,7 +43,7 @@ int encoder_reserve(struct encoder *c, uint32_t max_tokens, uint32_t max_texts, 
     c->blocks = malloc((blocks_of(tokens) + (size_t)texts) * sizeof(*c->blocks));
     c->out_rows = malloc(texts * sizeof(*c->out_rows));
     c->spans = malloc(texts * sizeof(*c->spans));
-    c->last = malloc(4 * texts * sizeof(*c->last));
+    c->last = malloc(4 * (size_t)texts * sizeof(*c->last));
     c->last_spans = malloc(texts * sizeof(*c->last_spans));
     c->work = malloc((text_head_work(&c->head) + c->head.width) * sizeof(*c->work));
     const bool sums = c->head.sparse && c->head.sparse != SPARSE_LEXICAL;
