@@ -120,12 +120,23 @@ static void contradictions_are_refused(void **state)
 #define PALI        "{\"model_type\":\"paligemma\",\"vision_config\":{%s}}"
 #define DEEP        "{\"model_type\":\"deepseek_ocr2\",\"vision_config\":{%s}}"
 #define MINIMAX     "{\"model_type\":\"minimax_m3_vl\",\"vision_config\":{%s}}"
+#define DOCLING     "{\"model_type\":\"granite_docling\",\"vision_config\":{%s}}"
+#define MUSE        "{\"model_type\":\"muse_glimmer\",\"vision_config\":{%s}}"
 #define LLAVA                                                                                      \
     "{\"model_type\":\"llava\",\"vision_config\":{\"model_type\":\"clip_vision_model\"%s}}"
 #define INTERN "{\"model_type\":\"internvl\",\"vision_config\":{%s}}"
     static const struct {
         const char *config, *tower, *pixels;
     } bad[] = {
+        {DOCLING, "\"scale_factor\":5", NULL},
+        {DOCLING, "", "{\"fine_route\":true}"},
+        {DOCLING, "", "{\"size\":{\"height\":448,\"width\":448}}"},
+        {DOCLING, "", "{\"max_patches\":64}"},
+        {DOCLING, "", "{\"min_patches\":4,\"dense_max_patches\":2}"},
+        {DOCLING, "", "{\"dense_max_patches\":40,\"dense_max_scale\":\"much\"}"},
+        {MUSE, "", "{\"max_image_tokens\":0}"},
+        {MUSE, "\"merge_size\":2", "{\"merge_size\":3}"},
+        {MUSE, "\"patch_temporal\":2", "{\"temporal_patch_size\":1}"},
         {QWEN, "\"patch_size\":0", NULL},
         {QWEN, "\"patch_size\":-16", NULL},
         {QWEN, "\"patch_size\":\"16\"", NULL},

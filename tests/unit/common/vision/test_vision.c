@@ -449,6 +449,52 @@ static void ovis2_marks_columns_and_rows(void **state)
     vision_free(v);
 }
 
+static void granite_docling_names_tiles(void **state)
+{
+#define FAKE "<fake_token_around_image>"
+    struct vision *v = load("{\"model_type\":\"granite_docling\",\"vision_config\":"
+                            "{\"image_size\":64,\"patch_size\":16}}",
+                            "{\"size\":64,\"max_patches\":2}");
+    (void)state;
+    expands_to(v, 64, 64, FAKE "<row_1_col_1><image>\n");
+    expands_to(v, 64, 128,
+               FAKE "<row_1_col_1><image>\n" FAKE "<row_2_col_1><image>\n\n" FAKE
+                    "<global-img><image>" FAKE);
+    vision_free(v);
+}
+
+/* Wide pages whose width would shrink too much have more tiles. */
+static void granite_docling_cuts_wide_pages_finer(void **state)
+{
+#define DENSE                                                                                      \
+    "\"max_patches\":4,\"dense_max_patches\":12,\"dense_max_scale\":0.8,\"dense_min_aspect\":1.2," \
+    "\"dense_max_aspect\":3"
+    struct vision *v =
+        load("{\"model_type\":\"granite_docling\",\"vision_config\":{}}", "{" DENSE "}");
+    (void)state;
+    assert_int_equal(planned(v, 1536, 1024).n_crops, 3 * 2 + 1);
+    assert_int_equal(planned(v, 1365, 2048).n_crops, 1 * 2 + 1);
+    assert_int_equal(planned(v, 4096, 1024).n_crops, 4 * 1 + 1); /* beyond dense_max_aspect */
+    vision_free(v);
+    v = load("{\"model_type\":\"granite_docling\",\"vision_config\":{}}", "{\"max_patches\":4}");
+    assert_int_equal(planned(v, 1536, 1024).n_crops, 2 * 2 + 1);
+    vision_free(v);
+}
+
+/* Tokens of an image, and the grids of square ones: the order of a set of Python decides. */
+static void muse_glimmer_takes_the_nearest_grid(void **state)
+{
+    struct vision *v = load("{\"model_type\":\"muse_glimmer\",\"vision_config\":{}}",
+                            "{\"max_image_tokens\":100}");
+    (void)state;
+    expands_to(v, 28, 56, "<|image_start|><|patch|><|patch|><|image_end|>");
+    assert_int_equal(planned(v, 1000, 1000).grid_h, 10);
+    assert_int_equal(planned(v, 40, 40).grid_h, 1);
+    assert_int_equal(planned(v, 70, 70).grid_h, 3);
+    assert_int_equal(planned(v, 1, 28 * 300).grid_h, 300); /* no grid has at most 100 features */
+    vision_free(v);
+}
+
 /* One frame, and one coordinate of a position. */
 static void dots_ocr_reads_one_frame(void **state)
 {
@@ -603,6 +649,9 @@ int main(void)
         cmocka_unit_test(keys_that_a_file_lacks_have_transformers_defaults),
         cmocka_unit_test(one_token_stands_between_images),
         cmocka_unit_test(ovis2_marks_columns_and_rows),
+        cmocka_unit_test(granite_docling_names_tiles),
+        cmocka_unit_test(granite_docling_cuts_wide_pages_finer),
+        cmocka_unit_test(muse_glimmer_takes_the_nearest_grid),
         cmocka_unit_test(dots_ocr_reads_one_frame),
         cmocka_unit_test(llava_may_keep_the_class_token),
         cmocka_unit_test(minicpmv_has_queries_for_each_slice),
