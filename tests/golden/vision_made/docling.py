@@ -2,6 +2,8 @@
 
 from .base import IMAGE, SIGLIP, TEXT, between
 
+NAMES, SIDE = 270, 6  # the token of row 1, column 1, and most tiles of a row and of a page
+
 
 def granite_docling(**pixels):
     from transformers import GraniteDoclingConfig, GraniteDoclingForConditionalGeneration
@@ -23,8 +25,8 @@ def granite_docling(**pixels):
         out = processor([pictures], return_tensors="pt")
         spans, tokens = [], [IMAGE] * 4
         for rows, cols in zip(out.pop("rows")[0], out.pop("cols")[0]):
-            tiles = [317, 319] + tokens
-            span = (tiles * cols + [318]) * rows
+            tile = lambda row, col: [317, NAMES + SIDE * row + col] + tokens
+            span = sum((sum((tile(row, col) for col in range(cols)), []) + [318] for row in range(rows)), [])
             spans.append(span + ([318, 317, 316] + tokens + [317] if rows * cols > 1 else []))
         return {k: out[k] for k in ("pixel_values", "pixel_attention_mask")}, spans
 
