@@ -248,11 +248,23 @@ static void load_dots(struct vision *v, struct vision_settings *s)
     snprintf(v->around, sizeof(v->around), "%s%s%s", start, v->marker, end);
 }
 
+/* A size without one of the edges: transformers refuses it, where no older key says the other. */
+static void need_edges(struct vision_settings *s)
+{
+    const cJSON *size = json_get(s->pixels.o, "size");
+    const bool least = json_get(size, "shortest_edge") || json_get(s->pixels.o, "min_pixels");
+    const bool most = json_get(size, "longest_edge") || json_get(s->pixels.o, "max_pixels");
+    if (size && !(least && most))
+        vision_settings_fail(s, "%s: size must have shortest_edge and longest_edge",
+                             s->pixels.name);
+}
+
 /* `resample` is in its file, but its authors' code does not use it. */
 static void load_hunyuan_pixels(struct vision *v, struct vision_settings *s)
 {
     static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
                                                    vision_clip_std, PATCH_3};
+    need_edges(s);
     load_pixels(v, s, &d, 2, 512 * 512, 2048 * 2048);
     v->format.layout = VISION_PATCHES;
     v->format.filter = VISION_BICUBIC;

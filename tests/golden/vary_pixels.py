@@ -7,7 +7,7 @@ DATA is the reference data's folder `vision`. One to three keys of a checkpoint'
 through transformers' processor (Pillow's) and through `build/tests/bench/pixels show`. Numbers have to be equal, or one of the two refuses the
 file; a refusal of ours has to name a key. Other results are WRONG, and the script ends with 1. Pillow must be 12.3 or older."""
 
-import argparse, json, os, random, subprocess, sys, tempfile
+import argparse, copy, json, os, random, subprocess, sys, tempfile
 import numpy as np
 from PIL import Image
 from transformers import AutoImageProcessor
@@ -20,7 +20,7 @@ NAMES = {  # the class; tests/data/vision/NAME, or DATA/NAME
     "pixtral": "PixtralImageProcessor", "internvl": "GotOcr2ImageProcessor",
     "paligemma": "SiglipImageProcessor", "paddleocr_vl": "PaddleOCRVLImageProcessor", "hunyuan_vl_3": "HunYuanVLImageProcessor",
     "janus": "JanusImageProcessor", "ovis2": "Ovis2ImageProcessor", "video_llama_3": "VideoLlama3ImageProcessor",
-    "got_ocr2": "GotOcr2ImageProcessor",
+    "got_ocr2": "GotOcr2ImageProcessor", "granite_docling": "GraniteDoclingImageProcessor", "hy_v4_vl": "HYV4VLImageProcessor",
 }
 PICTURES = [(97, 61), (64, 64), (33, 170), (1, 90), (300, 45), (5, 3), (224, 224)]
 SIZES = [
@@ -54,8 +54,8 @@ def theirs(kind, pre, picture):
     """Numbers of transformers, without what only fills up a batch; or why it refuses."""
     import transformers
 
-    try:
-        out = getattr(transformers, kind + "Pil")(**{k: v for k, v in pre.items() if k != "image_processor_type"})(picture, return_tensors="np")
+    try:  # a copy: some classes write their older keys into the size that they get
+        out = getattr(transformers, kind + "Pil")(**{k: v for k, v in copy.deepcopy(pre).items() if k != "image_processor_type"})(picture, return_tensors="np")
     except Exception as e:
         return f"{type(e).__name__}: {e}"
     x = np.asarray(out["pixel_values"], dtype="<f4")

@@ -120,6 +120,7 @@ static void contradictions_are_refused(void **state)
 #define PALI        "{\"model_type\":\"paligemma\",\"vision_config\":{%s}}"
 #define DEEP        "{\"model_type\":\"deepseek_ocr2\",\"vision_config\":{%s}}"
 #define MINIMAX     "{\"model_type\":\"minimax_m3_vl\",\"vision_config\":{%s}}"
+#define HY_V4       "{\"model_type\":\"hy_v4_vl\",\"vision_config\":{%s}}"
 #define DOCLING     "{\"model_type\":\"granite_docling\",\"vision_config\":{%s}}"
 #define MUSE        "{\"model_type\":\"muse_glimmer\",\"vision_config\":{%s}}"
 #define LLAVA                                                                                      \
@@ -128,6 +129,9 @@ static void contradictions_are_refused(void **state)
     static const struct {
         const char *config, *tower, *pixels;
     } bad[] = {
+        {HY_V4, "", "{\"size\":{\"height\":40,\"width\":40}}"},
+        {HY_V4, "", "{\"size\":{\"shortest_edge\":1024}}"},
+        {HY_V4, "", "{\"size\":1024}"},
         {DOCLING, "\"scale_factor\":5", NULL},
         {DOCLING, "", "{\"fine_route\":true}"},
         {DOCLING, "", "{\"size\":{\"height\":448,\"width\":448}}"},
