@@ -216,6 +216,7 @@ def test_a_stop_sequence_may_stay(s, stream):
     cut, _ = said(s, stream, **HELLO, stop=[stop])
     kept, _ = said(s, stream, **HELLO, stop=[stop], include_stop_str_in_output=True)
     assert cut == free[: free.index(stop)] and kept == cut + stop
+    assert said(s, stream, **HELLO, stop=[stop], no_stop_trim=True)[0] == kept  # SGLang's name
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -317,6 +318,15 @@ def test_what_has_no_mechanism_is_refused(s):
         "use_beam_search": True,
         "documents": [{"text": "A cat."}],
         "mm_processor_kwargs": {"max_pixels": 3136},
+        "stop_regex": "[.!]",
+        "custom_logit_processor": "x",
+        "session_params": {"id": "a"},
+        "return_hidden_states": True,
+        "lora_path": "a",
+        "input_ids": [1, 2],
+        "logits_processors": ["a.b"],
+        "vllm_xargs": {"a": 1},
+        "response_prefix": "Sure",
     }
     for name, value in refused.items():
         r = s.post("/v1/chat/completions", {**HELLO, name: value})
@@ -385,6 +395,7 @@ def test_a_salt_keeps_cached_prompts_apart(s):
     assert cached(cache_salt="mine") == (0, plain)
     assert cached(cache_salt="mine")[0] > 0
     assert cached(cache_salt="other") == (0, plain)
+    assert cached(extra_key="mine")[0] > 0  # SGLang's name
     assert s.post("/v1/completions", {"prompt": text, "cache_salt": ""}).status_code in (400, 422)
 
 

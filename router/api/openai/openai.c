@@ -37,6 +37,9 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
     q->priority = body_i32(b, root, "priority");
     q->user = body_str(b, root, "user", false);
     q->cache_salt = body_str(b, root, "cache_salt", false);
+    const char *sglang = body_str(b, root, "extra_key", false);
+    if (!q->cache_salt && sglang && *sglang)
+        q->cache_salt = sglang;
     if (q->cache_salt && !*q->cache_salt)
         body_fail(b, root, "cache_salt", "`cache_salt` cannot be empty");
     constrain_openai(b, root, q);
@@ -89,6 +92,15 @@ static void refuse_unknown(struct body *b, struct object root)
         {"repetition_detection", 0},
         {"prompt_embeds", 0},
         {"mm_processor_kwargs", 0},
+        {"logits_processors", 0},
+        {"vllm_xargs", 0}, /* for logits processors of plugins */
+        {"stop_regex", 0}, /* SGLang's, down to input_ids */
+        {"custom_logit_processor", 0},
+        {"session_params", 0},
+        {"return_hidden_states", 0},
+        {"lora_path", 0},
+        {"input_ids", 0},
+        {"response_prefix", 0}, /* TabbyAPI's */
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const cJSON *v = json_get(root.json, rows[i].name);
@@ -206,7 +218,8 @@ struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefi
     o->special_text = !body_opt_bool(b, root, "skip_special_tokens", true);
     o->with_token_ids = body_opt_bool(b, root, "return_token_ids", false);
     o->ids_as_text = body_opt_bool(b, root, "return_tokens_as_token_ids", false);
-    o->keep_stop = body_opt_bool(b, root, "include_stop_str_in_output", false);
+    o->keep_stop = body_opt_bool(b, root, "include_stop_str_in_output",
+                                 body_opt_bool(b, root, "no_stop_trim", false));
     o->timings = body_opt_bool(b, root, "timings_per_token", false);
     o->progress = body_opt_bool(b, root, "return_progress", false);
     o->verbose = body_opt_bool(b, root, "verbose", false);
