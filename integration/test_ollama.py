@@ -81,6 +81,11 @@ def test_options(demo):
     assert stopped["message"]["content"] == whole[: whole.index(word)] and stopped["done_reason"] == "stop"
     for n in (-1, -2):
         assert one(demo, "/api/chat", messages=HELLO["messages"], options={"temperature": 0, "num_predict": n, "stop": [word]})["done"]
+    told = [
+        one(demo, "/api/generate", prompt="Once upon a time", raw=True, options={"temperature": 0, "num_predict": 30, **more})["response"]
+        for more in ({}, {"repeat_penalty": 9.0}, {"repeat_penalty": 9.0, "repeat_last_n": 0})
+    ]
+    assert told[0] != told[1] and told[2] == told[0]  # a penalty on the last 0 tokens is none
 
 
 def test_formats(demo):

@@ -28,7 +28,8 @@ static void add_options(struct body *b, cJSON *to, const cJSON *options)
         {"typical_p", "typical_p"},
         {"seed", "seed"},
         {"stop", "stop"},
-        {"repeat_penalty", "repetition_penalty"},
+        {"repeat_penalty", "repeat_penalty"}, /* llama-server's names, too */
+        {"repeat_last_n", "repeat_last_n"},
         {"presence_penalty", "presence_penalty"},
         {"frequency_penalty", "frequency_penalty"},
         {"mirostat", "mirostat"},
