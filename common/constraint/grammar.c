@@ -115,6 +115,11 @@ gnode grammar_repeat(struct grammar *g, gnode of, uint32_t lo, uint32_t hi)
     return new_node(g, (struct grammar_node){.kind = G_REPEAT, .kid = of, .lo = lo, .hi = hi});
 }
 
+gnode grammar_until(struct grammar *g, gnode of, term suffix)
+{
+    return new_node(g, (struct grammar_node){.kind = G_UNTIL, .kid = of, .t = suffix});
+}
+
 /* ---------------------------------------------------------------- characters */
 
 static uint32_t hex(struct grammar *g, int digits)
@@ -183,6 +188,8 @@ static bool nullable(const struct grammar *g, gnode n)
         return false;
     case G_REPEAT:
         return !x->lo || nullable(g, x->kid);
+    case G_UNTIL:
+        return false;
     }
     return false;
 }
@@ -268,6 +275,7 @@ static bool first_calls(struct grammar *g, gnode n)
                 return false;
         return true;
     case G_REPEAT:
+    case G_UNTIL:
         return first_calls(g, x.kid);
     }
     return true;
@@ -291,6 +299,14 @@ static bool enter(struct grammar *g, uint32_t rule)
 
 /* ---------------------------------------------------------------- terms */
 
+/* `t`, then `suffix`, of which no proper prefix ends with `suffix`. */
+static term until(struct term_pool *p, term t, term suffix)
+{
+    const term more = term_and(p, TERM_ALL, term_not(p, TERM_EMPTY));
+    const term early = term_cat(p, TERM_ALL, term_cat(p, suffix, more));
+    return term_and(p, term_cat(p, t, suffix), term_not(p, early));
+}
+
 static term make(struct grammar *g, gnode n)
 {
     struct grammar_node x = g->node[n];
@@ -301,6 +317,8 @@ static term make(struct grammar *g, gnode n)
         return g->rule[x.rule].t;
     if (x.kind == G_REPEAT)
         return term_repeat(g->p, make(g, x.kid), x.lo, x.hi);
+    if (x.kind == G_UNTIL)
+        return until(g->p, make(g, x.kid), x.t);
     for (gnode k = x.kid; k; k = g->node[k].next)
         count++;
     term *part = calloc(count + 1, sizeof(*part)), t;

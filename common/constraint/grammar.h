@@ -5,12 +5,14 @@
  * Lark's notation, as in llguidance and vLLM: rules and terminals, strings with the flag i, regular
  * expressions with the flags i, s and u (pattern.h), ranges "a".."z", groups, [optional], | * + ?
  * ~n ~n..m, aliases, priorities (ignored, since they do not change the language), %ignore, and
- * %import of the module `common`; llguidance's first line `%llguidance {}`, and its attribute
- * `capture` of rules, which has no effect. Ignored text is allowed before each terminal of a rule and at the
- * end. There is no lexer: where Lark would choose the longest terminal, any match is accepted.
+ * %import of the module `common`; llguidance's first line `%llguidance {}`, and its attributes
+ * `capture` of rules, which has no effect, and `suffix`: the rule's text ends with the first one.
+ * Ignored text is allowed before each terminal of a rule and at the end. There is no lexer: where
+ * Lark would choose the longest terminal, any match is accepted.
  *
- * Direct left recursion is rewritten as a repetition. Indirect left recursion, Lark's templates, %declare,
- * and llguidance's other directives and attributes are rejected with an error that names them. */
+ * Direct left recursion is rewritten as a repetition. Indirect left recursion, Lark's templates,
+ * %declare, and llguidance's other directives and attributes are rejected with an error that names
+ * them. */
 #ifndef COMMON_CONSTRAINT_GRAMMAR_H
 #define COMMON_CONSTRAINT_GRAMMAR_H
 #include "common/constraint/chars.h"

@@ -8,11 +8,11 @@
 
 /* Index of a node; 0: none. */
 typedef uint32_t gnode;
-enum gnode_kind { G_TERM, G_REF, G_CAT, G_ALT, G_REPEAT };
+enum gnode_kind { G_TERM, G_REF, G_CAT, G_ALT, G_REPEAT, G_UNTIL };
 struct grammar_node {
     enum gnode_kind kind;
     gnode kid, next; /* its first child; its next sibling */
-    term t;          /* G_TERM */
+    term t;          /* G_TERM; of G_UNTIL what ends it */
     uint32_t rule;   /* G_REF */
     uint32_t lo, hi; /* G_REPEAT */
 };
@@ -62,6 +62,9 @@ gnode grammar_of_term(struct grammar *g, term t);
 gnode grammar_ref(struct grammar *g, uint32_t rule);
 gnode grammar_list(struct grammar *g, enum gnode_kind kind); /* an empty G_CAT or G_ALT */
 void grammar_append(struct grammar *g, gnode list, gnode *last, gnode kid);
+/* A text of `of` and then one of `suffix`, which does not end earlier in it. `suffix` has no empty
+ * text. */
+gnode grammar_until(struct grammar *g, gnode of, term suffix);
 gnode grammar_repeat(struct grammar *g, gnode of, uint32_t lo, uint32_t hi);
 /* Returns the index of the start rule, `root` or `start`; -1: failed. */
 int grammar_parse_gbnf(struct grammar *g);

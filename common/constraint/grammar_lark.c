@@ -374,25 +374,59 @@ static void capture_name(struct grammar *g)
     buf_free(&text);
 }
 
-/* llguidance's attributes of a rule. `capture` names a part of the text for the client, which finds
- * it by itself. The others (`max_tokens`, `stop`, `temperature` ...) would change the text. */
-static void attributes(struct grammar *g)
+/* After `suffix`: = and a string. TERM_NONE: failed. */
+static term suffix_of(struct grammar *g)
 {
+    gnode n = 0;
+    bool is = grammar_take(g, "=");
+    blanks(g);
+    if (is && grammar_take(g, "\""))
+        n = string_atom(g);
+    const term t = n && !g->failed ? g->node[n].t : TERM_NONE;
+    if (t == TERM_NONE || term_nullable(g->p, t))
+        grammar_fail(g, "a `suffix` is a string that is not empty", "", 0);
+    return g->failed ? TERM_NONE : t;
+}
+
+static bool is_word(const char *at, size_t n, const char *word)
+{
+    return n == strlen(word) && !memcmp(at, word, n);
+}
+
+/* llguidance's attributes of a rule. `capture` names a part of the text for the client, which finds
+ * it by itself; `suffix` ends the rule's text. Others are about tokens (`max_tokens`,
+ * `temperature`), or need that text is taken back (`stop`). Returns `suffix`; TERM_NONE: none. */
+static term attributes(struct grammar *g)
+{
+    term suffix = TERM_NONE;
     blanks(g);
     if (!grammar_take(g, "["))
-        return;
+        return suffix;
     do {
         blanks(g);
         const char *at = g->text + g->at;
         const size_t n = name(g);
         blanks(g);
-        if (n != 7 || memcmp(at, "capture", n) != 0)
+        if (is_word(at, n, "capture"))
+            capture_name(g);
+        else if (is_word(at, n, "suffix"))
+            suffix = suffix_of(g);
+        else
             grammar_fail(g, "an attribute of a rule that is not supported:", at, n);
-        capture_name(g);
         blanks(g);
     } while (!g->failed && grammar_take(g, ","));
     if (!grammar_take(g, "]"))
         grammar_fail(g, "attributes of a rule without end", "", 0);
+    return suffix;
+}
+
+/* The body of a rule that ends with `suffix`, in the form of all bodies: alternatives of lists. */
+static gnode ended(struct grammar *g, gnode body, term suffix)
+{
+    gnode list = grammar_list(g, G_CAT), all = grammar_list(g, G_ALT), last = 0, last_all = 0;
+    grammar_append(g, list, &last, grammar_until(g, body, suffix));
+    grammar_append(g, all, &last_all, list);
+    return all;
 }
 
 static void statement(struct grammar *g)
@@ -413,7 +447,7 @@ static void statement(struct grammar *g)
         size_t n = name(g);
         uint32_t priority;
         g->in_terminal = is_terminal(at, n);
-        attributes(g);
+        const term suffix = attributes(g);
         blanks(g);
         if (grammar_take(g, "."))
             grammar_number(g, &priority);
@@ -421,8 +455,10 @@ static void statement(struct grammar *g)
         if (!n || !grammar_take(g, ":"))
             grammar_fail(g, grammar_peek(g) == '{' ? "a template is not supported:" : "not a rule",
                          at, n);
-        else
-            define(g, at, n, alternatives(g, '\n'));
+        else {
+            const gnode body = alternatives(g, '\n');
+            define(g, at, n, suffix == TERM_NONE ? body : ended(g, body, suffix));
+        }
     }
 }
 

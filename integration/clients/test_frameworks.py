@@ -353,6 +353,8 @@ def test_guidance():
     with Service(DEMO) as demo:
         assert len(ask(guidance.models.OpenAI, guidance.gen("it", max_tokens=9))) > 3
         assert Person.model_validate_json(ask(guidance.models.OpenAI, guidance.json("it", schema=Person)))
+        sentence = ask(VLLMModel, guidance.gen("it", suffix=".") + "#")
+        assert sentence and "." not in sentence and "#" not in sentence
         for kind in (VLLMModel, SglangModel):
             assert ask(kind, guidance.select(["red", "green"], name="it")) in ("red", "green")
             assert ask(kind, guidance.gen("it", regex=r"\d{3}")).isdigit()
