@@ -93,6 +93,23 @@ def test_errors_are_said(s, browser):
         assert v.page.locator(".turn [role=alert]").count() == 0 and v.answer() and v.page.locator(".versions").count() == 0
 
 
+def test_refusals_say_what_to_do(s, browser):
+    """A full queue says when to try again; a page of a proxy in front is told by its status; any other text is shown."""
+    full = {"error": {"message": "Model is overloaded", "code": "unavailable"}}
+    answers = [
+        ({"status": 429, "json": full, "headers": {"retry-after": "7"}}, "Model is overloaded. Try again in 7 s."),
+        ({"status": 502, "body": "<html><h1>502 Bad Gateway</h1></html>"}, "The server, or one in front of it, answered with status 502."),
+        ({"status": 503, "body": ""}, "The server, or one in front of it, answered with status 503."),
+        ({"status": 403, "body": "Not from here"}, "Not from here"),
+    ]
+    with Visit(browser, s.url, quiet=False) as v:
+        for answer, text in answers:
+            v.page.route("**/v1/chat/completions", lambda r, _, answer=answer: r.fulfill(**answer))
+            v.say("Hello!")
+            assert v.turn().locator("[role=alert]").inner_text().strip() == text
+            v.page.unroute("**/v1/chat/completions")
+
+
 def test_the_server_goes_away_and_comes_back(browser):
     s = Service(DEMO)
     try:
@@ -124,9 +141,11 @@ def test_the_server_goes_away_and_comes_back(browser):
 def test_a_key_is_asked_for_and_kept_out_of_the_disk(browser):
     with Service(DEMO, env={"API_KEY": "secret"}) as s, Visit(browser, s.url, quiet=False) as v:
         v.say("Hello!")
-        assert v.turn().locator("[role=alert]").inner_text()
-        v.set(key="secret")
-        assert v.say("Hello!")
+        assert "key is missing or wrong" in v.turn().locator("[role=alert]").inner_text()
+        v.turn().get_by_role("button", name="Enter the key").click()
+        v.page.keyboard.type("secret")
+        v.again()
+        assert v.answer() and v.page.locator(".turn [role=alert]").count() == 0
         assert "secret" not in v.page.evaluate("JSON.stringify(localStorage)")
         v.page.click("#code")
         assert "secret" not in v.page.inner_text("#curl") + v.page.inner_text("#python") and "$API_KEY" in v.page.inner_text("#curl")

@@ -25,12 +25,19 @@ function headers() {
   if ($("key").value) h.authorization = "Bearer " + $("key").value;
   return h;
 }
+/* What a person can do about a refusal. A page of a proxy in front is told by its status. */
+function failure(r, text) {
+  const e = new Error(/^\s*(<|$)/.test(text) ? "The server, or one in front of it, answered with status " + r.status + "." : text), wait = Number(r.headers.get("retry-after"));
+  try { ({ message: e.message, code: e.code } = JSON.parse(text).error) } catch { }
+  e.locked = r.status === 401;
+  if (e.locked) e.message = "The API key is missing or wrong.";
+  if (wait > 0) e.message = e.message.replace(/[^.]$/, "$&.") + " Try again in " + wait + " s.";
+  return e;
+}
 async function post(path, body, signal) {
   const r = await fetch(base + path, { method: "POST", headers: headers(), signal, body: JSON.stringify(body) });
   if (r.ok) return r;
-  const t = await r.text(), e = new Error(t || "status " + r.status);
-  try { ({ message: e.message, code: e.code } = JSON.parse(t).error) } catch { }
-  throw e;
+  throw failure(r, await r.text());
 }
 /* What a chunk of either route says: text, thought, parts of tool calls, and its tokens with their alternatives. */
 function read(choice) {
@@ -160,6 +167,7 @@ async function respond(user, cap) {
     m.note = w.time.text(e.name === "AbortError" ? "stopped" : "");
     if (e.name !== "AbortError") m.error = e instanceof TypeError ? "The server does not answer, or no longer." : e.message;
     if (e.code === "context_length_exceeded") m.full = true;
+    if (e.locked) m.locked = true;
   }
   w.paint();
   if (of.list.includes(m)) keep(of); /* unless it was deleted meanwhile */

@@ -27,9 +27,12 @@ function wrong() {
 function inOrder() {
   const p = wrong();
   if (!p) return true;
-  if (getComputedStyle($("panel")).display === "none") overlay("panel", true);
-  p.e.focus();
+  lead(p.e);
   return false;
+}
+function lead(e) {
+  if (getComputedStyle($("panel")).display === "none") overlay("panel", true);
+  e.focus();
 }
 
 $("knobs").onsubmit = e => e.preventDefault();

@@ -51,7 +51,11 @@ function show(m) {
 /* What stands below a message that is complete. */
 function complete(m, turn, body, foot) {
   for (const c of m.tools || []) folded(turn, "tool", "Tool call: " + c.name, c.args);
-  if (m.error) make(turn, "div", "error", m.error).setAttribute("role", "alert");
+  if (m.error) {
+    const e = make(turn, "div", "error", m.error + " ");
+    e.setAttribute("role", "alert");
+    if (m.locked) button(e, "Enter the key", () => lead($("key")));
+  }
   turn.append(foot);
   finish(m, turn, body, foot);
 }
