@@ -44,7 +44,7 @@ static const char *const option_replica_policy[] = {"prefix", "round-robin", NUL
     .help = "Target time between two tokens of running requests. It limits the prompt tokens of a step, so that the step takes this time, or twice the time of a step without prompts. 0: only --max-batch-prefill-tokens limits them."
 #define OPTION_TARGET_INTER_TOKEN_FACTOR \
     .name = "target-inter-token-factor", .type = FLAG_F64, .def = "0", .unit = "times", .min = 0, .max = 1000, \
-    .help = "With a value above 1, a step with prompts takes at most this many times as long as the same step without them, in addition to --target-inter-token-ms. 2 keeps the inter-token latency of small models steady beside long prompts, which then take longer. 0: no such limit."
+    .help = "With a value above 1, a step with prompts takes at most this many times as long as the same step without them. It applies beside --target-inter-token-ms. 2 keeps the inter-token latency of small models steady beside long prompts, which then take longer. 0: no such limit."
 #define OPTION_MAX_WAITING_TOKENS \
     .name = "max-waiting-tokens", .type = FLAG_U32, .def = "20", .unit = "steps", \
     .help = "Decode steps after which waiting requests are admitted regardless of --waiting-served-ratio."
