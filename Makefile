@@ -344,7 +344,7 @@ cppcheck: $(GEN)       ## cppcheck over the programs
 layers:                ## common includes no component; programs never include each other; model-server's folders include by their rules
 	@tests/layers
 
-sentences:             ## documents and public headers have no sentence of more than 30 words
+sentences:             ## documents and public headers have no sentence of more than 25 words
 	@tests/sentences
 
 HEADERS = $(foreach h,$(filter-out tests/%,$(filter %.h,$(SOURCES))),$(if $(filter %.inc.h,$h),,$h))

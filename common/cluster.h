@@ -65,8 +65,8 @@ int cluster_allows(enum cluster_kind kind, const char *address, struct err *e);
 
 /* ---- credentials (cluster.c) ---- */
 
-/* Reads and checks the files. Refused: a secret or key readable by other users, a secret of less
- * than 16 bytes, a certificate not issued by the CA or without a DNS name. Trailing white space of
+/* Reads and checks the files. Refused: a secret or key readable by other users; a secret of less
+ * than 16 bytes; a certificate not issued by the CA or without a DNS name. Trailing white space of
  * the secret is ignored. */
 int cluster_load(struct cluster *c, const struct cluster_options *o, struct err *e);
 void cluster_free(struct cluster *c); /* wipes the key and the secret; a zeroed struct is allowed */

@@ -6,9 +6,9 @@
  *
  * A thread may have a second limit, after which the process cannot recover: the stall is reported
  * again, and the watchdog calls the function that ends the process. That limit adapts to the
- * machine. It is at least WATCHDOG_TIMES the longest earlier pause of this timestamp, and
- * WATCHDOG_BUSY_TIMES as long while the process uses CPU time and so may be computing. Only time in
- * which the watchdog itself ran is counted. */
+ * machine. It is at least WATCHDOG_TIMES the longest earlier pause of this timestamp. It
+ * is WATCHDOG_BUSY_TIMES as long while the process uses CPU time and so may be computing. Only time
+ * in which the watchdog itself ran is counted. */
 #ifndef COMMON_WATCHDOG_H
 #define COMMON_WATCHDOG_H
 #include "common/clock.h"

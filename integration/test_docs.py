@@ -202,7 +202,7 @@ def test_help_lists_every_target_once():
     assert sorted(named) == sorted(set(re.findall(r"^([a-z0-9-]+):.*## ", makefiles, re.M)))
 
 
-LONG = " ".join(["word"] * 30) + " more"
+LONG = " ".join(["word"] * 25) + " more"
 SENTENCES = {  # text of a file: the lines that `make sentences` names
     ("short.md", "One two three. " * 20): [],
     ("long.md", f"# Title\n\nShort.\nIt is {LONG}.\n"): [3],

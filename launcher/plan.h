@@ -60,8 +60,8 @@ int plan_init(struct plan *p, const struct config *cfg, char *const *env, struct
 void plan_other(const struct plan *base, const char *model_id, const char *uds_path,
                 const char *group, struct config *cfg, struct arena *a, struct plan *out);
 
-/* *out is a plan for the k-th replica of the same model, with its share `part` of this machine,
- * which must live as long as *out. Otherwise as plan_other(). */
+/* *out is a plan for the k-th replica of the same model, with its share `part` of this machine.
+ * `part` must live as long as *out. Otherwise as plan_other(). */
 void plan_replica(const struct plan *base, uint32_t k, const struct share *part, struct config *cfg,
                   struct arena *a, struct plan *out);
 

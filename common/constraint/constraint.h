@@ -34,8 +34,8 @@ enum constraint_reasoning {
     /* gpt-oss's channels: messages of the channel analysis, then the constrained text as the
      * message of the channel final. */
     CONSTRAINT_CHANNELS,
-    /* As CHANNELS, for a call. The constraint is a JSON schema with `anyOf` of objects, whose
-     * `name` is a `const`, the function's name, and whose other property has the arguments' schema.
+    /* As CHANNELS, for a call. The constraint is a JSON schema with `anyOf` of objects. Their
+     * `name` is a `const`, the function's name; the other property has the arguments' schema.
      * The call is a message to that function, which contains the arguments only. */
     CONSTRAINT_CHANNEL_CALLS
 };

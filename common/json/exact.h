@@ -1,7 +1,7 @@
 /* exact.h - parses and prints JSON without changing numbers or strings.
  *
  * cJSON converts numbers to doubles and ends a string at U+0000. A tree parsed here keeps the text
- * of numbers that a double would change (in `valuestring`), and stores U+0000 as the bytes C0 80,
+ * of numbers that a double would change (in `valuestring`). It stores U+0000 as the bytes C0 80,
  * which never occur in valid UTF-8. Other functions on cJSON trees work as before. */
 #ifndef COMMON_JSON_EXACT_H
 #define COMMON_JSON_EXACT_H

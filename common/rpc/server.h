@@ -44,7 +44,7 @@ struct rpc_server_options {
     /* Called on the serial lane's thread after each serial call was answered, to start work for the
      * next call. NULL: none. */
     void (*after)(void *ctx);
-    /* Called on that thread before a serial call is answered with an error, also if its request
+    /* Called on that thread before a serial call is answered with an error; also if its request
      * could not be unpacked, so that no handler saw it. NULL: none. */
     void (*failed)(void *ctx, const struct rpc_method *m, grpc_status_code code,
                    const struct err *e);

@@ -1,5 +1,5 @@
-/* frame.h - adds special tokens to the ids of one text or a pair, and truncates texts to leave
- * space for them, as specified by "post_processor" in tokenizer.json.
+/* frame.h - adds special tokens to the ids of one text or a pair, as specified by "post_processor"
+ * in tokenizer.json. Texts are truncated to leave space for them.
  *
  * The ids come from tokenizer_encode() without TOK_ADD_SPECIAL. Thread-safe. */
 #ifndef COMMON_TOKENIZER_FRAME_H

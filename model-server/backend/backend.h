@@ -6,9 +6,9 @@
  * are fp32 rows on the CPU and backend-specific elsewhere: the model uses only pointers from
  * alloc() and element counts.
  *
- * Invariance: every op computes a row of its result only from that row's inputs, in an order that
- * depends only on the shapes of the weights and on absolute positions. So batch size, chunking
- * and other rows never change a bit of a result.
+ * Invariance: every op computes a row of its result only from that row's inputs. The order depends
+ * only on the shapes of the weights and on absolute positions. So batch size, chunking and other
+ * rows never change a bit of a result.
  *
  * The plain C reference of each op in backend/cpu/ defines its meaning. */
 #ifndef MODEL_SERVER_BACKEND_BACKEND_H
@@ -248,7 +248,7 @@ struct attn {
     uint32_t n_top, top_block;
     bool top_tail;
     /* Not 0: kv_layer.every. In the same softmax as the keys of its window a token attends to the
-     * complete entries, or with `top` to the selected ones of them. If these are more than n_top,
+     * complete entries. With `top` it attends to the selected ones. If these are more than n_top,
      * top[T, n_top] has their numbers. Only with window, sinks and one key-value head. */
     uint32_t entries;
     /* [T, n_heads, ATTN_SUMS] the softmax of each row, for merge_attention(): its largest score and
@@ -508,8 +508,8 @@ struct backend_ops {
     void (*attention)(struct device *d, float *o, const float *q, uint32_t q_stride,
                       const struct kv_cache *kv, uint32_t layer, const struct attn *p);
     /* Two sources in one softmax: y, the attention of `rows` rows (tokens times heads) of n
-     * elements to some keys, becomes that to those keys and to others, to which x is the attention.
-     * y_sums and x_sums: attn.sums of both. NULL: not supported. */
+     * elements to some keys, becomes that to those keys and to others. x is the attention to the
+     * others. y_sums and x_sums: attn.sums of both. NULL: not supported. */
     void (*merge_attention)(struct device *d, float *y, const float *y_sums, const float *x,
                             const float *x_sums, uint32_t rows, uint32_t n);
     /* Recurrent layers; NULL: not supported. y: [T, channels]; rows of x are x_stride elements

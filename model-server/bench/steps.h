@@ -37,8 +37,8 @@ struct bench_steps {
     void (*warm)(void); /* NULL, or called once a case's context and its warm-up are done */
 };
 
-/* Memory and a KV cache for `max_batch` sequences of up to `longest` tokens of t->model, and for
- * steps of up to `chunk` tokens of a prompt. Borrows `t`. */
+/* Memory and a KV cache for `max_batch` sequences of up to `longest` tokens of t->model; for steps
+ * of up to `chunk` tokens of a prompt. Borrows `t`. */
 int bench_steps_init(struct bench_steps *b, const struct tool *t, uint32_t max_batch,
                      uint32_t longest, uint32_t chunk, struct err *e);
 void bench_steps_free(struct bench_steps *b);

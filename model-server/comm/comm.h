@@ -64,8 +64,8 @@ struct comm *comm_shm_open(const char *group, int rank, int world, int timeout_m
 
 /* Ranks of several hosts over TCP, with a connection between any two. Rank 0 listens at host:port
  * until all have connected, at most `timeout_ms`; the others retry as long. The meeting fails for
- * all ranks, with one line that names the cause, if ranks are missing, have another version, or
- * expect another size of the group. Connections are authenticated as `cluster` says
+ * all ranks if some are missing, have another version, or expect another size of the group. One
+ * line names the cause. Connections are authenticated as `cluster` says
  * (common/cluster.h). Unauthenticated connections are limited in number and time, and do not
  * count. With certificates all later traffic is encrypted. */
 struct cluster;

@@ -1,7 +1,7 @@
 /* tower_conv.h - private to tower*.c: towers of convolutions (conv_spec.h).
  *
- * One crop at a time goes through the steps, in parts of some rows of a step's result, each of
- * which depends on no other part of the step. Products, norms and attention are operations of the
+ * One crop at a time goes through the steps, in parts of some rows of a step's result. A part
+ * depends on no other part of the step. Products, norms and attention are operations of the
  * backend. Windows, depthwise convolutions and means are computed by the host's threads; if the
  * device has memory of its own, their grids are copied there and back. Every rank computes
  * everything. */

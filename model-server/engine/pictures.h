@@ -4,11 +4,11 @@
  * A medium is an image, or in models of an encoder and a decoder a text, whose features are the
  * encoder's rows. It is one or the other in all requests to a model.
  *
- * An image is decoded when a request arrives, encoded before the first step that needs its
- * features, and released when its tokens are in the KV cache. If no stream is running, all images
- * of a step are encoded together; otherwise one after the other, in parts. The cache of features
- * is bounded; the least recently used features are evicted. Every rank gets the same calls in the
- * same order. One thread. */
+ * An image is decoded when a request arrives, and encoded before the first step that needs
+ * its features. It is released when its tokens are in the KV cache. If no stream is running, all
+ * images of a step are encoded together; otherwise one after the other, in parts. The cache of
+ * features is bounded; the least recently used features are evicted. Every rank gets the same calls
+ * in the same order. One thread. */
 #ifndef MODEL_SERVER_ENGINE_PICTURES_H
 #define MODEL_SERVER_ENGINE_PICTURES_H
 #include "common/image/image.h"

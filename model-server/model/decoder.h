@@ -65,7 +65,7 @@ struct decoder_front {
 };
 
 /* The part of a step that cross-attention layers compute (decoder_cross.c): the step with the rows
- * marked that attend to an image, and these rows as a step of their own, whose sequences are the
+ * marked that attend to an image; and these rows as a step of their own, whose sequences are the
  * images' rows. */
 struct crossing {
     struct kv_cache *kv; /* keys and values of images, of these layers of this stage; or NULL */

@@ -232,7 +232,7 @@ struct mla_spec {
     uint32_t nope, rope, v;
     float eps;      /* of the two norms */
     float kv_scale; /* final factor of the latent of keys and values; 0: none */
-    /* q's second matrix reads q's latent after its norm and before it, side by side, and has rows
+    /* q's second matrix reads q's latent after its norm and before it, side by side. It has rows
      * of each head's gate (ATTN_GATE_APART) after those of its query (A.X K2) */
     bool gate_beside;
     /* The indexer of sparse attention: see struct select_keys. It reads q's input. top 0: none. */

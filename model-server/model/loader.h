@@ -126,8 +126,8 @@ struct weight *loader_pack(struct loader *l, struct mat_part *parts, int n, enum
                            enum quant quant);
 float *loader_vector(struct loader *l, const struct mat_part *parts, int n, float plus);
 
-/* The same for one part whose row r, and for a bias [n] whose element r, is multiplied by element
- * r of the vector with the whole name `scale`: see decoder_spec.sub_scale. A matrix is fp32
+/* The same for one part, or for a bias [n]. Row or element r is multiplied by element r of
+ * the vector with the whole name `scale`: see decoder_spec.sub_scale. A matrix is fp32
  * then. */
 struct weight *loader_pack_scaled(struct loader *l, struct mat_part p, enum role scale, int layer,
                                   enum quant quant);

@@ -22,8 +22,8 @@ int loader_type(struct loader *l, const struct tensor *t, enum dtype *out);
 int loader_wrong_shape(struct loader *l, const struct tensor *t, int64_t rows, int64_t cols);
 /* A part that begins `at` elements later. */
 struct mat_part loader_part_at(struct mat_part p, size_t at);
-/* The matrix of one expert in a file of MLX, which has all experts of a layer in one tensor and one
- * name for it in all families, `switch_mlp`. False: there is none. */
+/* The matrix of one expert in a file of MLX. It has all experts of a layer in one tensor,
+ * `switch_mlp` in all families. False: there is none. */
 bool loader_switch_mlp(struct loader *l, enum role role, int layer, int expert, int64_t rows,
                        int64_t cols, struct mat_part *out);
 /* The quantised matrix [rows, cols] whose tensors are named `base` and a suffix; it is dequantised

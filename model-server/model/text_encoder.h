@@ -2,7 +2,7 @@
  * rows.
  *
  * It is a second stack of the same checkpoint, on the decoder's device and ranks, without a head.
- * The texts of a pass go through the layers as one ragged batch, each attending to itself alone, so
+ * The texts of a pass go through the layers as one ragged batch, each attending to itself alone. So
  * a text's rows do not depend on the others. Every rank gets the same calls, and has all rows. One
  * thread. */
 #ifndef MODEL_SERVER_MODEL_TEXT_ENCODER_H

@@ -37,8 +37,8 @@ struct acceptance acceptance_new(void);
 void acceptance_learn(struct acceptance *a, enum draft_kind k, uint32_t verified,
                       uint32_t accepted);
 /* There were drafts, and none was verified: the rate moves back to its initial value, so that
- * they get another chance. It moves half as fast after each of the last `losses`, so that drafts
- * that are never right cost less than 3 % at any cost of a row. */
+ * they get another chance. It moves half as fast after each of the last `losses`. So drafts that
+ * are never right cost less than 3 % at any cost of a row. */
 void acceptance_fade(struct acceptance *a, enum draft_kind k);
 
 /* Expected tokens of the j-th draft of that kind; j counts from 1. */

@@ -37,7 +37,7 @@ struct route {
     /* never answers 200, or only with a flag: not in the OpenAPI document */
     bool refuses;
     /* GET: with a WebSocket, each text message is the body of a request of that route, one after
-     * the other, and each event of its answer is a message. NULL: none. */
+     * the other. Each event of its answer is a message. NULL: none. */
     const struct route *messages;
     bool probe;      /* called by machines every few seconds: logged at DEBUG */
     bool no_body;    /* POST: body and content type are optional */

@@ -1,5 +1,5 @@
-/* contest.h - bounds of a step while accounts compete, so that an account with few requests is
- * answered nearly as fast as alone, whatever the others have queued.
+/* contest.h - bounds of a step while accounts compete. So an account with few requests is answered
+ * nearly as fast as alone, whatever the others have queued.
  *
  * Accounts compete if requests of an account that ran nothing have joined beside running requests
  * of others within the last CONTEST_NS. The first token of such a newcomer waits for three things:

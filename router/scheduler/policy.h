@@ -10,8 +10,8 @@
  *     can, at most `max_passed` times or for `max_passed_ns`. After that none joins before it.
  *   - A prompt too long for the rest of the step is cut (chunked prefill) and joins last. It
  *     leaves up to half of the step to shorter prompts after it.
- *   - While prompts that were cut fill whole steps, another joins if it fits into half a step,
- *     or is less than half as long as any of them.
+ *   - While prompts that were cut fill whole steps, another joins if it fits into half a step;
+ *     also if it is less than half as long as any of them.
  *   - If it is the turn of an account that runs nothing, only accounts that run nothing join.
  *     Prompts that were cut get at most as many tokens as theirs, or a quarter of the budget. So
  *     an account with few requests waits for the running step and for a step of its own, whatever

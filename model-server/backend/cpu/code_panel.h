@@ -31,8 +31,8 @@ struct code_layout {
     const uint8_t *table;      /* NULL: n is the code; else there are no offsets */
 };
 
-/* Where the words of column `in` of a block begin, those of the lower four bits and those of the
- * upper ones, and where the latter begin in a nibble. */
+/* Where the words of column `in` of a block begin: those of the lower four bits, and those of the
+ * upper ones. Where the latter begin in a nibble. */
 struct code_place {
     uint32_t lower, upper, shift;
 };

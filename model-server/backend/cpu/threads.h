@@ -3,8 +3,8 @@
  * pool_run() divides [0, n) into one range per thread, at multiples of `grain`. The division is
  * always the same for the same n, grain and number of threads. So memory first touched in such a
  * loop is mostly read by the same thread in a later one. A range is processed in pieces. A thread
- * that has finished its own range takes pieces of others, so that a thread that loses its core
- * for a while does not delay all. The division must not change a result.
+ * that has finished its own range takes pieces of others. So a thread that loses its core for
+ * a while does not delay all. The division must not change a result.
  *
  * Workers spin briefly between loops (operations follow each other within microseconds) and then
  * sleep on a futex. So an idle server uses no CPU time, and processes that share cores get

@@ -3,8 +3,8 @@
  *
  * Adapters are never merged into the weights: decoder.c adds each token's update at run time.
  * Their files stay mapped. A pool of pages on the device holds the adapters in use, and others as
- * long as the memory is not needed. A row of A or B lies within one page, and any page will do,
- * so adapters of any size can be loaded and evicted without fragmentation.
+ * long as the memory is not needed. A row of A or B lies within one page, and any page will do.
+ * So adapters of any size can be loaded and evicted without fragmentation.
  *
  * Adapters have numbers from 1 on; 0 is the base model. All ranks get the same calls in the same
  * order and decide the same: sizes are those of the rank with the largest part. One thread. */

@@ -3,7 +3,7 @@
  * https://huggingface.co/docs/peft).
  *
  * It maps updates to the matrices of layers, and determines this rank's part of them. Matrices
- * that are split by output rows split B, those split by input columns split A, and a rank adds
+ * that are split by output rows split B, those split by input columns split A. A rank adds
  * its share before the sum over ranks. */
 #ifndef MODEL_SERVER_MODEL_LORA_LORA_H
 #define MODEL_SERVER_MODEL_LORA_LORA_H

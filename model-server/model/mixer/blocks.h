@@ -1,6 +1,6 @@
 /* blocks.h - the indexer of block-sparse attention (MiniMax M3): a query for each key-value head
- * and one key for each token, both normalised and rotated, select blocks of positions for the heads
- * of that key-value head. */
+ * and one key for each token, both normalised and rotated. They select blocks of positions for the
+ * heads of that key-value head. */
 #ifndef MODEL_SERVER_MODEL_MIXER_BLOCKS_H
 #define MODEL_SERVER_MODEL_MIXER_BLOCKS_H
 #include "model-server/model/loader.h"

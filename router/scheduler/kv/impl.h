@@ -71,8 +71,8 @@ bool kv_table_room(const struct kv_blocks *kv, struct kv_table *t, uint32_t bloc
 
 /* miss.c. Block `id` is about to be evicted. */
 void kv_miss_evict(struct kv_blocks *kv, uint32_t id);
-/* Why the cached prefix of a prompt ends behind its `full` leading blocks, the last of which is
- * `parent`, although `most` of its tokens could be cached. *at: the first token that is not. */
+/* Why the cached prefix of a prompt ends behind its `full` leading blocks (the last is `parent`),
+ * although `most` of its tokens could be cached. *at: the first token that is not. */
 enum kv_miss kv_miss_find(const struct kv_blocks *kv, const struct kv_key *key, uint32_t parent,
                           uint32_t full, uint32_t most, uint32_t *at);
 

@@ -3,7 +3,7 @@
  * Each position has a 64-bit key. It is the token id, or, inside an image, a hash of the image's
  * digest and the index within it. So equal placeholders of different images have different keys,
  * and equal images have equal keys. If all tokens of a prompt attend to each other, each key hashes
- * the whole prompt and the index, so only an equal prompt shares its KV. */
+ * the whole prompt and the index. So only an equal prompt shares its KV. */
 #ifndef ROUTER_SCHEDULER_KV_MEDIA_H
 #define ROUTER_SCHEDULER_KV_MEDIA_H
 #include <stdbool.h>

@@ -76,7 +76,7 @@ struct tile {
 /* Quantised panels, in quads: four columns of a row side by side in 32 bits.
  *   int8   [quads][16][4] bytes w + 128 (w is -127 or more), then 16 fp32 scales
  *   fp8    [quads][16][4] e4m3, none of them NaN, then 16 fp32 scales, for the whole panel or for
- *          each block of columns
+ *          each block of columns.
  * 8-bit activations of a tile are [quads + 2][rows]: their quads, an fp32 scale, and an int32,
  * minus the zero point (128) times the sum of the numbers. Columns past the last are zero. y[t][i]
  * = float(sum of w x) * (w's scale * x's scale). */

@@ -1,6 +1,6 @@
 /* kv.inc.h - the kernels of attention in vectors of 16 lanes, once for all instruction
- * sets: see simd.inc.h. The including file defines the number of rows at a time, and for
- * each number of rows the pages of keys, and the vectors of values (1, 2 or 4): ROWS_MAX,
+ * sets: see simd.inc.h. The including file defines the number of rows at a time. For each
+ * number of rows it defines the pages of keys, and the vectors of values (1, 2 or 4): ROWS_MAX,
  * KEY_PAGES(rows), VALUE_PANELS(rows). */
 #include "model-server/backend/cpu/kernels/rows.inc.h"
 

@@ -33,7 +33,7 @@ INLINE i16 table(const char bytes[16])
     return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)bytes));
 }
 
-/* A code is s eeee mmm. In bfloat16 the exponent is e + 120, so the upper byte is 60 more than the
+/* A code is s eeee mmm. In bfloat16 the exponent is e + 120. So the upper byte is 60 more than the
  * upper three bits of e, and the lower one is the four lower bits; subnormal codes are listed.
  * Shuffles are few, because one execution port has them all. */
 INLINE void widen_fp8(char *dst, const char *quads, uint32_t n)
