@@ -273,6 +273,13 @@ def zstd_of(data):
     return b"\x28\xb5\x2f\xfd" + b"\xa0" + len(data).to_bytes(4, "little") + (len(data) << 3 | 1).to_bytes(3, "little") + data
 
 
+def zstd_bomb(n):
+    """A frame with a window of 1 MiB and blocks that repeat one byte 131,072 times: 4 bytes each."""
+    size = 1 << 17
+    blocks = [(size << 3 | 1 << 1 | (i == n // size - 1)).to_bytes(3, "little") + b" " for i in range(n // size)]
+    return b"\x28\xb5\x2f\xfd\x00\x50" + b"".join(blocks)
+
+
 def test_compressed_bodies(s):
     """gzip, of several members too, deflate with zlib's header and without, and zstd."""
     for path, body in ROUTES.items():
@@ -291,11 +298,14 @@ def test_compressed_bodies_that_are_broken_or_a_bomb(s):
     for data in (packed[:-9], packed[:4], b"", plain, packed[:20] + b"????" + packed[24:]):
         r = requests.post(s.url + "/v1/chat/completions", data=data, headers=headers, timeout=60)
         assert r.status_code == 400 and "decompress" in r.json()["error"]["message"], r.text
-    bomb = gzip.compress(b" " * (1 << 30), 9)  # 1 MB that would be 1 GB
-    assert len(bomb) < 2_000_000
-    for path, body in (("/v1/chat/completions", lambda r: r.json()["error"]["code"] == "request_too_large"), ("/generate", lambda r: "length limit" in r.text)):
-        r = requests.post(s.url + path, data=bomb, headers=headers, timeout=60)
-        assert r.status_code == 413 and body(r), r.text
+    bombs = {"gzip": gzip.compress(b" " * (1 << 30), 9), "zstd": zstd_bomb(1 << 30)}  # 1 MB and 32 KB that would be 1 GB
+    for coding, bomb in bombs.items():
+        assert len(bomb) < 2_000_000
+        before = rss(s)
+        for path, body in (("/v1/chat/completions", lambda r: r.json()["error"]["code"] == "request_too_large"), ("/generate", lambda r: "length limit" in r.text)):
+            r = requests.post(s.url + path, data=bomb, headers={**headers, "Content-Encoding": coding}, timeout=60)
+            assert r.status_code == 413 and body(r), r.text
+        assert rss(s) - before < 200 << 20
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "BREW", "get", "A" * 2000, "G(T"])
