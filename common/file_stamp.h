@@ -1,5 +1,5 @@
-/* file_stamp.h - tells whether a file that is mapped has been overwritten in place, or one that is
- * read a second time is another one than before.
+/* file_stamp.h - tells whether a mapped file has been overwritten in place, and whether a file that
+ * is read again is still the same.
  *
  * A file that is replaced by another one under its name (rename) leaves the mapping as it was. One
  * that is written or shortened (`cp` over it, `rsync --inplace`) changes the mapping, too: its

@@ -58,10 +58,10 @@ bool loader_keep_codes(struct loader *l, struct mat_part *parts, int n);
 void loader_free_codes(struct loader *l);
 void loader_make_numbers(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,
                          enum quant quant);
-/* Bits to which the head, of this role, is rounded when it is packed, if it is in 16 and products
- * of the layers round activations to 8 bits: 8 beside layers that the checkpoint has packed (not in
- * GGUF files, in which each matrix has the type that was chosen for it), 6 beside those of
- * --quantize int4. 0: it is not. */
+/* Bits to which a head in 16 bits is rounded when it is packed; 0: it is not. It is rounded where
+ * products of the layers round activations to 8 bits: to 8 beside layers that the checkpoint has
+ * packed, to 6 beside those of --quantize int4. In GGUF files it keeps the type that was chosen for
+ * it. `role`: of the head. */
 uint32_t loader_head_bits(const struct loader *l, enum role role);
 /* Makes parts in 16 bits, of whole rows, such matrices. */
 void loader_round(struct loader *l, struct mat_part *parts, int n, uint32_t bits);
