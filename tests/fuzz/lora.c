@@ -16,7 +16,7 @@
 // fuzz-sources: common/buf.c common/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
 // fuzz-sources: common/tokenizer/vocab.c common/file_map.c common/tokenizer/scored.c
 // fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c
-// fuzz-sources: common/first_module.c
+// fuzz-sources: common/first_module.c common/file_stamp.c
 #include "model-server/model/lora/lora.h"
 #include "model-server/model/lora/lora_inside.h"
 #include <math.h>

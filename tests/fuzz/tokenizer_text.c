@@ -2,6 +2,7 @@
 // byte-level text comes back unchanged where the vocabulary has every byte, a stream emits whole
 // characters only.
 
+// fuzz-sources: common/file_stamp.c
 // fuzz-sources: common/tokenizer/*.c common/buf.c common/err.c common/json/json.c
 // fuzz-sources: common/json/reader.c common/arena.c common/json/exact.c common/utf8.c
 // fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/vocab.c common/file_map.c

@@ -1,3 +1,4 @@
+// fuzz-sources: common/file_stamp.c
 // fuzz-sources: common/vision/*.c common/json/json.c common/json/reader.c common/arena.c
 // fuzz-sources: common/err.c common/json/exact.c common/utf8.c common/buf.c common/model_file.c
 // fuzz-sources: common/gguf/*.c common/tokenizer/*.c common/file_map.c
