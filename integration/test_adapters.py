@@ -290,8 +290,9 @@ def test_adapters_come_and_go_while_shards_serve(adapters, world, tmp_path):
         s.warmup()
         want = {name: answer(s, name) for name in [None, *made]}
         with pytest.raises(grpc.RpcError) as e:
-            s.call("UnloadAdapter", s.pb.UnloadAdapterRequest(name="red"))
+            s.call("LoadAdapter", s.pb.LoadAdapterRequest(name="more", path=str(made["red"])))
         assert e.value.code() == grpc.StatusCode.FAILED_PRECONDITION and "--max-runtime-adapters" in e.value.details()
+        s.call("UnloadAdapter", s.pb.UnloadAdapterRequest(name="red"))  # as a router does when its files were replaced
     assert len({tuple(v) for v in want.values()}) == 4
 
     def load(name, path):
