@@ -32,6 +32,8 @@ static const char *const dirs[] = {
     MADE "splade_bert",
     MADE "flan_t5",
     MADE "umt5",
+    MADE "bart_classify",
+    MADE "clip",
 };
 // clang-format on
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };
