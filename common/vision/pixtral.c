@@ -40,6 +40,16 @@ static uint32_t read_longest(struct vision_settings *s, uint32_t def, uint32_t u
     return side;
 }
 
+/* The processor of prompts, not that of images, says what a feature is. */
+static void check_processor(const struct vision *v, struct vision_settings *s)
+{
+    const struct vision_format *f = &v->format;
+    if (vision_u32(s, &s->processor, "patch_size", f->patch, 1, 256) != f->patch ||
+        vision_u32(s, &s->processor, "spatial_merge_size", f->merge, 1, 16) != f->merge)
+        vision_settings_fail(s, "%s: patch_size and spatial_merge_size must be the tower's",
+                             s->processor.name);
+}
+
 static void load(struct vision *v, struct vision_settings *s)
 {
     const bool lighton = is_lighton(v, s), mistral = lighton || strcmp(v->name, "mistral3") == 0;
@@ -53,6 +63,7 @@ static void load(struct vision *v, struct vision_settings *s)
         load_lighton(v, s);
         return;
     }
+    check_processor(v, s);
     v->token = vision_read_token(s, "image_token_index", "[IMG]", 10, v->marker);
     vision_read_token(s, NULL, "[IMG_BREAK]", 12, v->pixtral.row_end);
     vision_read_token(s, NULL, "[IMG_END]", 13, v->pixtral.end);

@@ -94,6 +94,22 @@ static void sizes_have_several_forms(void **state)
     }
 }
 
+/* The size of a feature that Pixtral's processor of prompts has, in a file of its own. */
+static void pixtral_has_one_size_of_features(void **state)
+{
+    static const char *const bad[] = {"{\"patch_size\":8}", "{\"spatial_merge_size\":1}"};
+    struct vision *v;
+    struct err e = ERR_INIT;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(load_files(MISTRAL, NULL, bad[i], &v, &e), -1);
+        assert_non_null(strstr(e.msg, "processor_config.json: patch_size"));
+    }
+    assert_int_equal(
+        load_files(MISTRAL, NULL, "{\"patch_size\":14,\"spatial_merge_size\":2}", &v, &e), 0);
+    vision_free(v);
+}
+
 static void contradictions_are_refused(void **state)
 {
 #define MINICPM     "{\"model_type\":\"minicpmv4_6\",\"vision_config\":{%s}}"
@@ -300,6 +316,7 @@ int main(void)
         cmocka_unit_test(the_file_for_both_is_read_before_the_older_one),
         cmocka_unit_test(null_is_false),
         cmocka_unit_test(sizes_have_several_forms),
+        cmocka_unit_test(pixtral_has_one_size_of_features),
         cmocka_unit_test(contradictions_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
