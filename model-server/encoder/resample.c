@@ -30,10 +30,11 @@ static double lanczos(double x) { return -3.0 <= x && x < 3.0 ? sinc(x) * sinc(x
 
 static double box(double x) { return -0.5 < x && x <= 0.5 ? 1.0 : 0.0; }
 
+/* Its constants are floats in Pillow. */
 static double hamming(double x)
 {
     x = fabs(x);
-    return x < 1.0 ? sinc(x) * (0.54 + 0.46 * cos(x * M_PI)) : 0.0;
+    return x < 1.0 ? sinc(x) * ((double)0.54F + (double)0.46F * cos(x * M_PI)) : 0.0;
 }
 
 /* Without VISION_NEAREST, which has one tap. */
