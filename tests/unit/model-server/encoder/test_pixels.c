@@ -1,6 +1,7 @@
 /* Crops, padding, layouts and threads of pixels_make(), on plans made by hand. What the numbers
  * themselves are is tested in tests/check/test_resample.c and tests/golden/test_vision.c. */
 #include "model-server/encoder/pixels.h"
+#include "model-server/encoder/resample.h"
 #include "model-server/encoder/resample_kernels.h"
 #include "tests/unit/test.h"
 #include <string.h>
@@ -171,12 +172,32 @@ static void a_resize_of_a_part_is_of_an_image_of_its_own(void **state)
     free(cut.rgb);
 }
 
+/* Weights of 46 pixels that become 32: with constants that are no floats the first one is less. */
+static void hammings_constants_are_floats(void **state)
+{
+    static const int32_t want[] = {753266, 3311072, 129966};
+    static const uint8_t rgb[46 * 3];
+    const struct pixel_view from = {rgb, sizeof(rgb), 46, 1};
+    struct resample r;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(
+        resample_open(&r, &from, 32, 1, (struct vision_rect){0, 0, 32, 1}, VISION_HAMMING, 0, &e),
+        0);
+    assert_int_equal(r.across.first[6], 8);
+    assert_int_equal(r.across.count[6], 3);
+    assert_memory_equal(r.across.k + (size_t)6 * r.across.stride, want, sizeof(want));
+    resample_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(planes_are_channels),
         cmocka_unit_test(patches_lie_by_feature_or_in_raster_order),
-        cmocka_unit_test(outside_is_black), cmocka_unit_test(threads_and_kernels_change_nothing),
-        cmocka_unit_test(a_resize_of_a_part_is_of_an_image_of_its_own)};
+        cmocka_unit_test(outside_is_black),
+        cmocka_unit_test(threads_and_kernels_change_nothing),
+        cmocka_unit_test(a_resize_of_a_part_is_of_an_image_of_its_own),
+        cmocka_unit_test(hammings_constants_are_floats)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
