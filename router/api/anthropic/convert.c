@@ -224,19 +224,20 @@ static void read_message(struct turn *t, const cJSON *m)
     const struct object o = {m, "messages"};
     const char *given = body_str(t->b, o, "role", true), *role = given ? given : "";
     const cJSON *content = body_get(t->b, o, "content", true);
+    const char *text = json_str(m, "content", NULL);
     bool assistant = !strcmp(role, "assistant");
     if (given && !assistant && strcmp(role, "user") != 0 && strcmp(role, "system") != 0)
         body_fail(t->b, t->root, "messages", "unknown role `%.40s`", role);
-    if (content && !cJSON_IsString(content) && !cJSON_IsArray(content))
+    if (content && !text && !cJSON_IsArray(content))
         body_mistyped(t->b, o, "content", content, "a string or a list of blocks");
     convert_clear(&t->content);
     buf_reset(&t->thoughts);
-    if (cJSON_IsString(content))
-        buf_str(&t->content.text, content->valuestring);
+    if (text)
+        buf_str(&t->content.text, text);
     t->block = 0;
     for (const cJSON *k = json_first(content); k; k = k->next, t->block++)
         read_block(t, k, assistant);
-    end_message(t, role, cJSON_IsString(content));
+    end_message(t, role, text != NULL);
 }
 
 static cJSON *messages(struct body *b, struct object root, bool eyes)
