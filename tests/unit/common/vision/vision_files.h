@@ -1,6 +1,7 @@
 /* vision_files.h - loads settings of vision models from texts. */
 #ifndef TESTS_UNIT_COMMON_VISION_VISION_FILES_H
 #define TESTS_UNIT_COMMON_VISION_VISION_FILES_H
+#include "common/buf.h"
 #include "common/vision/vision.h"
 #include "tests/vision_folder.h"
 
@@ -36,5 +37,24 @@ static inline struct vision_plan planned(const struct vision *v, uint32_t w, uin
     if (vision_plan(v, w, h, &p, &e))
         fail_msg("%s", e.msg);
     return p;
+}
+
+/* A family with its default settings. */
+static inline struct vision *family(const char *type, const char *tower)
+{
+    char config[256];
+    snprintf(config, sizeof(config),
+             "{\"model_type\": \"%s\", \"vision_config\": {\"model_type\": \"%s\"}}", type, tower);
+    return load(config, NULL);
+}
+
+/* The text of an image of w x h. */
+static inline void expands_to(const struct vision *v, uint32_t w, uint32_t h, const char *want)
+{
+    struct buf out = BUF_INIT;
+    const struct vision_plan p = planned(v, w, h);
+    vision_expand(v, &p, 0, &out);
+    assert_string_equal(out.p, want);
+    buf_free(&out);
 }
 #endif
