@@ -14,6 +14,7 @@ import pytest
 from gguf_made import write
 from serving import BIN, DEMO, ROOT, SLOW, Service, data
 from test_adapters import make_adapter
+from test_encdec import classifier
 from test_sparse_embeddings import folder as sparse
 from test_token_rows import BIAS, LABELS
 from test_token_rows import folder as labelled
@@ -78,6 +79,7 @@ def stands_for(place):
     return {
         "BAAI/bge-small-en-v1.5": data("embed/bert_mean"),
         "BAAI/bge-reranker-base": data("embed/xlm_roberta_rerank"),
+        "facebook/bart-large-mnli": classifier(place / "made/both"),
         "naver/splade-cocondenser-ensembledistil": place / "made/sparse",
         "dslim/bert-base-NER": labelled(place / "made/labels", "BertForTokenClassification", labels),
         "Qwen/Qwen2.5-VL-7B-Instruct": data("vision/qwen2_5_vl"),
