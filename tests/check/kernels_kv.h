@@ -1,7 +1,7 @@
 /* kernels_kv.h - the kernels that read pages of the KV cache, against the plain C reference. */
 #ifndef TESTS_CHECK_KERNELS_KV_H
 #define TESTS_CHECK_KERNELS_KV_H
-#include "model-server/backend/cpu/mathf.h"
+#include "model-server/backend/mathf.h"
 #include "tests/check/kernels_rig.h"
 
 /* Pages of any bits that are no NaN; both lists name the same ones, in any order. */

@@ -2,7 +2,7 @@
  * reference: bit for bit, on every length from 1 to 65 and on model shapes, with a canary behind
  * each result. SEED=n repeats a failure. QUICK=1: a few lengths, for an emulated CPU. */
 #include "model-server/backend/cpu/cpu.h"
-#include "model-server/backend/cpu/mathf.h"
+#include "model-server/backend/mathf.h"
 #include "tests/check/kernels_codes.h"
 #include "tests/check/kernels_kv.h"
 #include "tests/check/kernels_rig.h"

@@ -1,6 +1,6 @@
 /* The functions that kernels are made of, and the formats that weights and caches are stored in,
  * against the C library and against themselves. */
-#include "model-server/backend/cpu/mathf.h"
+#include "model-server/backend/mathf.h"
 #include "model-server/backend/numbers.h"
 #include "tests/check/random.h"
 #include "tests/unit/test.h"

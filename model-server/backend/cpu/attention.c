@@ -16,7 +16,7 @@
  * 2018. */
 #include "model-server/backend/cpu/attention.h"
 #include "model-server/backend/cpu/hadamard.h"
-#include "model-server/backend/cpu/mathf.h"
+#include "model-server/backend/mathf.h"
 #include <string.h>
 
 /* First unit of the current span. A thread processes its units in ascending order. */

@@ -3,8 +3,8 @@
 #ifndef MODEL_SERVER_BACKEND_CPU_CPU_H
 #define MODEL_SERVER_BACKEND_CPU_CPU_H
 #include "model-server/backend/cpu/kernels/kernels.h"
-#include "model-server/backend/cpu/threads.h"
 #include "model-server/backend/implement.h"
+#include "model-server/backend/threads.h"
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
 enum scratch {

@@ -2,7 +2,7 @@
  * sum, and the addition of a sublayer's result. Vectors are added by the kernels of the instruction
  * set, so that all of them give the same bits; the few factors of a token are plain arithmetic. */
 #include "model-server/backend/cpu/cpu.h"
-#include "model-server/backend/cpu/mathf.h"
+#include "model-server/backend/mathf.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * together, and adds the results in the order of the experts' numbers. A row's result depends
  * only on that row. */
 #include "model-server/backend/cpu/cpu.h"
-#include "model-server/backend/cpu/mathf.h"
+#include "model-server/backend/mathf.h"
 #include <float.h>
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * far, the sum of weights and the weighted sum. So a result depends on the tokens, not on where a
  * prompt was cut. Threads divide sequences and numbers of a key. */
 #include "model-server/backend/cpu/cpu.h"
-#include "model-server/backend/cpu/mathf.h"
+#include "model-server/backend/mathf.h"
 #include <string.h>
 
 enum { NUMBERS_AT_ONCE = 64 };

@@ -8,7 +8,7 @@
 #include "common/log/log.h"
 #include "common/pacer.h"
 #include "model-server/backend/cpu/cpu.h"
-#include "model-server/backend/cpu/threads.h"
+#include "model-server/backend/threads.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

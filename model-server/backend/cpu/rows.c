@@ -1,6 +1,6 @@
 /* rows.c - row-wise operations: embedding, norms, activations, gathering. */
 #include "model-server/backend/cpu/cpu.h"
-#include "model-server/backend/cpu/mathf.h"
+#include "model-server/backend/mathf.h"
 #include <string.h>
 
 /* Elements that pay for a thread: with fewer the synchronisation costs more than the work. */

@@ -5,7 +5,7 @@
  * thread reads contiguous memory; of RECUR_GATED one float for each value. Threads divide
  * sequences, and channels or heads of each. */
 #include "model-server/backend/cpu/cpu.h"
-#include "model-server/backend/cpu/mathf.h"
+#include "model-server/backend/mathf.h"
 #include <assert.h>
 #include <string.h>
 

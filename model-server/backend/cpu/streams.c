@@ -2,7 +2,7 @@
  * 3n: rows of equal magnitude, activations cut off by their mean and deviation; and rows of
  * probabilities. */
 #include "model-server/backend/cpu/cpu.h"
-#include "model-server/backend/cpu/mathf.h"
+#include "model-server/backend/mathf.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>

@@ -7,9 +7,9 @@
 #ifndef MODEL_SERVER_BACKEND_CUDA_CUDA_H
 #define MODEL_SERVER_BACKEND_CUDA_CUDA_H
 #include "model-server/backend/cpu/kernels/kernels.h"
-#include "model-server/backend/cpu/threads.h"
 #include "model-server/backend/cuda/kernels/kernels.h"
 #include "model-server/backend/implement.h"
+#include "model-server/backend/threads.h"
 
 /* device_options.features, and the environment variable CUDA_FEATURES for bisecting. */
 enum cuda_feature {

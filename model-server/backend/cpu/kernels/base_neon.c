@@ -1,6 +1,6 @@
 /* base_neon.c - 16 lanes are four registers. AArch64 always has them. */
 #include "model-server/backend/cpu/kernels/vector_neon.inc.h"
-#include "model-server/backend/cpu/mathf.h"
+#include "model-server/backend/mathf.h"
 
 #define ISA(op) k_##op##_neon
 

@@ -2,7 +2,7 @@
  * order. This file is the specification and is never optimised; it also serves machines without
  * AVX2. */
 #include "model-server/backend/cpu/kernels/kernels.h"
-#include "model-server/backend/cpu/mathf.h"
+#include "model-server/backend/mathf.h"
 
 /* ---------------------------------------------------------------- panels */
 

@@ -1,7 +1,7 @@
 /* kv_ref.c - reference of the kernels of attention and its cache: see base_ref.c. */
 #include "model-server/backend/cpu/kernels/kernels.h"
 #include "model-server/backend/cpu/kernels/ref.inc.h"
-#include "model-server/backend/cpu/mathf.h"
+#include "model-server/backend/mathf.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* numbers.cuh - the numbers and functions of backend/cpu/{numbers,mathf}.h on the device.
+/* numbers.cuh - the numbers and functions of backend/{numbers,mathf}.h on the device.
  *
  * They are plain C with explicit fused multiply-adds; compiled without contraction (-fmad=false)
  * they give the same bits as on the CPU. The headers are shared: only the word `inline` is
@@ -10,6 +10,6 @@
 #include <math.h>
 #include <string.h>
 #define inline __host__ __device__ inline
-#include "model-server/backend/cpu/mathf.h"
+#include "model-server/backend/mathf.h"
 #undef inline
 #endif

@@ -2,7 +2,7 @@
  * out; how much that is has a bound. */
 #include "common/clock.h"
 #include "model-server/backend/cpu/cpu.h"
-#include "model-server/backend/cpu/threads.h"
+#include "model-server/backend/threads.h"
 #include "tests/check/cpu_device.h"
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 /* threads.c - one generation counter starts a loop, one countdown ends it; both are futexes. */
-#include "model-server/backend/cpu/threads.h"
+#include "model-server/backend/threads.h"
 #include "common/clock.h"
 #include "common/spin.h"
 #include <assert.h>

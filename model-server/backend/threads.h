@@ -9,8 +9,8 @@
  * Workers spin briefly between loops (operations follow each other within microseconds) and then
  * sleep on a futex. So an idle server uses no CPU time, and processes that share cores get
  * them. */
-#ifndef MODEL_SERVER_BACKEND_CPU_THREADS_H
-#define MODEL_SERVER_BACKEND_CPU_THREADS_H
+#ifndef MODEL_SERVER_BACKEND_THREADS_H
+#define MODEL_SERVER_BACKEND_THREADS_H
 #include "common/err.h"
 #include <stddef.h>
 

@@ -5,8 +5,8 @@
  * The polynomials are near-minimax fits (Lawson's iteration) of this project. Errors in units in
  * the last place over the whole range: exp 1.2, tanh 1.5, erf 1.5
  * (tests/check/test_kernels.c). */
-#ifndef MODEL_SERVER_BACKEND_CPU_MATHF_H
-#define MODEL_SERVER_BACKEND_CPU_MATHF_H
+#ifndef MODEL_SERVER_BACKEND_MATHF_H
+#define MODEL_SERVER_BACKEND_MATHF_H
 #include "model-server/backend/act.h"
 #include "model-server/backend/numbers.h"
 #include <math.h>
