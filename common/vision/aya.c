@@ -17,12 +17,9 @@ static void load(struct vision *v, struct vision_settings *s)
     f->max_tiles = vision_u32(s, &s->pixels, "max_patches", 12, 1, VISION_MAX_CROPS - 1);
     f->thumbnail = true; /* transformers' processor cuts, whatever the file says */
     v->format.merge = vision_u32(s, &s->config, "downsample_factor", 2, 1, 16);
-    if (f->tile != of_tower || f->tile % (v->format.patch * v->format.merge) ||
-        f->min_tiles > f->max_tiles)
-        vision_settings_fail(s, "%s: size, image_size, patch_size and numbers of patches disagree",
-                             s->pixels.name);
-    const uint32_t side = f->tile / (v->format.patch * v->format.merge);
-    f->tile_tokens = side * side;
+    f->tile_tokens =
+        vision_tile_tokens(s, &(struct vision_grids){f->tile, f->min_tiles, f->max_tiles}, of_tower,
+                           v->format.patch * v->format.merge);
     v->token = vision_read_token(s, "image_token_index", "<|IMG_PATCH|>", 255036, f->patch);
     snprintf(v->marker, sizeof(v->marker), "<image>"); /* of templates; no token of the model */
     vision_need_token(s, "<|START_OF_IMG|>");

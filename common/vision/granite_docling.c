@@ -33,10 +33,8 @@ static void load(struct vision *v, struct vision_settings *s)
     load_dense(v, s);
     if (!vision_flag(&s->pixels, "crop_to_patches", true) || f->max_tiles == 1)
         f->min_tiles = f->max_tiles = 1, f->dense_tiles = 0;
-    if (f->tile != of_tower || f->tile % unit || f->min_tiles > f->max_tiles)
-        vision_settings_fail(s, "%s: size, image_size, patch_size and numbers of patches disagree",
-                             s->pixels.name);
-    f->tile_tokens = f->tile / unit * (f->tile / unit);
+    f->tile_tokens = vision_tile_tokens(
+        s, &(struct vision_grids){f->tile, f->min_tiles, f->max_tiles}, of_tower, unit);
     f->thumbnail = true;
     v->token = vision_read_token(s, "image_token_id", "<image>", 100337, v->marker);
     vision_need_token(s, "<fake_token_around_image>");
@@ -68,10 +66,8 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
 {
     const struct vision_internvl *f = &v->internvl;
     const struct vision_grids g = grids(f, budget(f, out->width, out->height));
-    uint32_t cols, rows;
     (void)e;
-    vision_nearest_grid(&g, out->width, out->height, &cols, &rows);
-    vision_plan_tiles(v, rows, cols, out);
+    vision_plan_grid(v, &g, out);
     return 0;
 }
 

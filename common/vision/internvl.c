@@ -29,12 +29,9 @@ static void load(struct vision *v, struct vision_settings *s)
     v->format.merge = ratio > 0.06 && ratio <= 1 ? (uint32_t)(1 / ratio) : 1;
     if (v->format.merge * ratio != 1)
         vision_settings_fail(s, "config.json: downsample_ratio must be 1, 1/2, 1/4 or 1/8");
-    if (f->tile != of_tower || f->tile % (v->format.patch * v->format.merge) ||
-        f->min_tiles > f->max_tiles)
-        vision_settings_fail(s, "%s: size, image_size, patch_size and numbers of patches disagree",
-                             s->pixels.name);
-    const uint32_t side = f->tile / (v->format.patch * v->format.merge);
-    f->tile_tokens = side * side;
+    f->tile_tokens =
+        vision_tile_tokens(s, &(struct vision_grids){f->tile, f->min_tiles, f->max_tiles}, of_tower,
+                           v->format.patch * v->format.merge);
     v->token = vision_read_token(s, "image_token_id", "<IMG_CONTEXT>", 151667, f->patch);
     if (strcmp(v->name, "qianfan_ocr") == 0) {
         snprintf(v->marker, sizeof(v->marker), "<image>"); /* of templates; no token of the model */
@@ -81,14 +78,19 @@ void vision_plan_tiles(const struct vision *v, uint32_t rows, uint32_t cols,
     out->n_features = out->n_crops * f->tile_tokens;
 }
 
+void vision_plan_grid(const struct vision *v, const struct vision_grids *g, struct vision_plan *out)
+{
+    uint32_t cols, rows;
+    vision_nearest_grid(g, out->width, out->height, &cols, &rows);
+    vision_plan_tiles(v, rows, cols, out);
+}
+
 int vision_plan_internvl(const struct vision *v, struct vision_plan *out, struct err *e)
 {
     const struct vision_internvl *f = &v->internvl;
     const struct vision_grids g = {.tile = f->tile, f->min_tiles, f->max_tiles};
-    uint32_t cols, rows;
     (void)e;
-    vision_nearest_grid(&g, out->width, out->height, &cols, &rows);
-    vision_plan_tiles(v, rows, cols, out);
+    vision_plan_grid(v, &g, out);
     return 0;
 }
 

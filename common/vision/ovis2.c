@@ -28,10 +28,8 @@ static void load(struct vision *v, struct vision_settings *s)
     f->covering = vision_flag(&s->pixels, "use_covering_area_grid", true);
     if (!vision_flag(&s->pixels, "crop_to_patches", false))
         f->min_tiles = f->max_tiles = 1;
-    if (f->tile != of_tower || f->tile % unit || f->min_tiles > f->max_tiles)
-        vision_settings_fail(s, "%s: size, image_size, patch_size and numbers of patches disagree",
-                             s->pixels.name);
-    f->tile_tokens = f->tile / unit * (f->tile / unit);
+    f->tile_tokens = vision_tile_tokens(
+        s, &(struct vision_grids){f->tile, f->min_tiles, f->max_tiles}, of_tower, unit);
     load_tokens(v, s);
 }
 

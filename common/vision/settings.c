@@ -141,6 +141,15 @@ uint32_t vision_side(struct vision_settings *s, const struct vision_section *in,
     return side;
 }
 
+uint32_t vision_tile_tokens(struct vision_settings *s, const struct vision_grids *g,
+                            uint32_t of_tower, uint32_t unit)
+{
+    if (g->tile != of_tower || g->tile % unit || g->min_tiles > g->max_tiles)
+        vision_settings_fail(s, "%s: size, image_size, patch_size and numbers of patches disagree",
+                             s->pixels.name);
+    return g->tile / unit * (g->tile / unit);
+}
+
 uint32_t vision_edge(struct vision_settings *s, const char *edge, uint32_t def, uint32_t min)
 {
     const struct vision_section size = vision_inside(&s->pixels, "size");

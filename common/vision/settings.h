@@ -40,6 +40,10 @@ bool vision_flag(const struct vision_section *in, const char *key, bool def);
 /* The side of a square, 1 .. VISION_MAX_SETTING: 14, [14, 14] or {"height": 14, "width": 14}. */
 uint32_t vision_side(struct vision_settings *s, const struct vision_section *in, const char *key,
                      uint32_t def);
+/* Tokens of a square tile, of which each covers `unit` x `unit` pixels. It fails unless the tile is
+ * as large as the tower's images and a multiple of `unit`, and the bounds of g are in order. */
+uint32_t vision_tile_tokens(struct vision_settings *s, const struct vision_grids *g,
+                            uint32_t of_tower, uint32_t unit);
 /* `edge` of the preprocessor's `size`, from min; `def` if there is no size. A size in another form
  * is an error. */
 uint32_t vision_edge(struct vision_settings *s, const char *edge, uint32_t def, uint32_t min);

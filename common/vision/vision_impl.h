@@ -212,6 +212,9 @@ void vision_nearest_grid(const struct vision_grids *f, double w, double h, uint3
 /* The plan of v->internvl with this grid of tiles. */
 void vision_plan_tiles(const struct vision *v, uint32_t rows, uint32_t cols,
                        struct vision_plan *out);
+/* The same with the nearest of these grids. */
+void vision_plan_grid(const struct vision *v, const struct vision_grids *g,
+                      struct vision_plan *out);
 /* The plan of v->internvl. */
 int vision_plan_internvl(const struct vision *v, struct vision_plan *out, struct err *e);
 void vision_repeat(struct buf *out, const char *text, uint64_t n);
