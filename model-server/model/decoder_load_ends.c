@@ -64,13 +64,7 @@ static void load_sines(struct loader *l)
             of[(size_t)p * width + n + i] = cosf((float)p * turn);
         }
     }
-    struct mat_part p = {.data = of,
-                         .dtype = DT_F32,
-                         .rows = rows,
-                         .cols = width,
-                         .row_stride = width,
-                         .col_stride = 1};
-    d->positions = l->failed ? NULL : loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
+    d->positions = loader_host_matrix(l, of, rows, width);
     free(of);
 }
 
@@ -108,13 +102,7 @@ static void load_positions(struct loader *l)
             sums[t * n * width + i] = (at.data ? number_at(at.data, at.dtype, i) : 0) +
                                       number_at(of.data, of.dtype, t * width + i % width) +
                                       (task.data ? number_at(task.data, task.dtype, i % width) : 0);
-    struct mat_part p = {.data = sums,
-                         .dtype = DT_F32,
-                         .rows = n * types,
-                         .cols = width,
-                         .row_stride = width,
-                         .col_stride = 1};
-    d->positions = l->failed ? NULL : loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
+    d->positions = loader_host_matrix(l, sums, n * types, width);
     free(sums);
 }
 
@@ -306,13 +294,7 @@ static void load_inside(struct loader *l)
                 row[t * rank + r] = number_at(of.data, of.dtype, (t * rows + i) * rank + r);
         row[n * rank] = 1;
     }
-    struct mat_part p = {.data = table,
-                         .dtype = DT_F32,
-                         .rows = rows,
-                         .cols = width,
-                         .row_stride = width,
-                         .col_stride = 1};
-    d->embed_inside = table ? loader_pack(l, &p, 1, DT_F32, QUANT_NONE) : NULL;
+    d->embed_inside = table ? loader_host_matrix(l, table, rows, width) : NULL;
     free(table);
 }
 

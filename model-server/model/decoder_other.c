@@ -152,13 +152,7 @@ void decoder_other_load(struct loader *l)
         to_numbers(l, loader_rows(p, first, n), usual);
     for (size_t i = 0; !l->failed && i < (size_t)n * s->hidden; i++)
         rows[i] -= s->embed_scale * stored_as(d->dtype, usual[i]);
-    p = (struct mat_part){.data = rows,
-                          .dtype = DT_F32,
-                          .rows = n,
-                          .cols = s->hidden,
-                          .row_stride = s->hidden,
-                          .col_stride = 1};
-    d->other_embed = l->failed ? NULL : loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
+    d->other_embed = loader_host_matrix(l, rows, n, s->hidden);
     free(rows), free(usual);
 }
 

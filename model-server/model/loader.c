@@ -470,6 +470,17 @@ float *loader_host_vector(struct loader *l, const float *x, uint32_t n)
     return loader_vector(l, &p, 1, 0);
 }
 
+struct weight *loader_host_matrix(struct loader *l, const float *x, int64_t rows, int64_t cols)
+{
+    struct mat_part p = {.data = x,
+                         .dtype = DT_F32,
+                         .rows = rows,
+                         .cols = cols,
+                         .row_stride = cols,
+                         .col_stride = 1};
+    return l->failed ? NULL : loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
+}
+
 float *loader_ones(struct loader *l, uint32_t n)
 {
     float *host = malloc(n * sizeof(*host));

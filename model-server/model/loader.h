@@ -150,8 +150,9 @@ float *loader_norm_vector(struct loader *l, enum role role, int layer, uint32_t 
 float *loader_weight_slice(struct loader *l, enum role role, int layer, uint32_t n, struct slice s);
 /* Weights of a norm without stored weights. */
 float *loader_ones(struct loader *l, uint32_t n);
-/* n numbers of the host's. */
+/* n numbers of the host's, or a matrix of them in fp32. NULL after an error. */
 float *loader_host_vector(struct loader *l, const float *x, uint32_t n);
+struct weight *loader_host_matrix(struct loader *l, const float *x, int64_t rows, int64_t cols);
 /* The integers [rows][n] of a role with a whole name, on the device: the `n` of a row differ, and
  * are below `most`. The caller frees it. NULL after an error. */
 uint32_t *loader_ids(struct loader *l, enum role role, int layer, uint32_t rows, uint32_t n,

@@ -151,13 +151,7 @@ static struct weight *identities(struct loader *l, uint32_t n, bool down, float 
     }
     for (uint32_t i = 0; i < n * dim; i++)
         of[down ? (size_t)i * cols + i % dim : (size_t)(i % dim) * cols + i] = value;
-    struct mat_part p = {.data = of,
-                         .dtype = DT_F32,
-                         .rows = rows,
-                         .cols = cols,
-                         .row_stride = cols,
-                         .col_stride = 1};
-    struct weight *w = l->failed ? NULL : loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
+    struct weight *w = loader_host_matrix(l, of, rows, cols);
     free(of);
     return w;
 }

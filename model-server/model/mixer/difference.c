@@ -105,13 +105,7 @@ static struct weight *load_minus(struct loader *l, float lambda)
         of[i * cols + i] = 1;
         of[i * cols + rows + i] = -lambda;
     }
-    struct mat_part m = {.data = of,
-                         .dtype = DT_F32,
-                         .rows = rows,
-                         .cols = cols,
-                         .row_stride = cols,
-                         .col_stride = 1};
-    struct weight *w = l->failed ? NULL : loader_pack(l, &m, 1, DT_F32, QUANT_NONE);
+    struct weight *w = loader_host_matrix(l, of, rows, cols);
     free(of);
     return w;
 }
