@@ -1,7 +1,7 @@
 /* The text model of CLIP (arXiv 2103.00020) and MetaCLIP 2 (2507.22062): GPT-2 under names of its
  * own, with a matrix that makes vectors of the last token. Images are not embedded. */
+#include "common/text.h"
 #include "model-server/model/arch.h"
-#include <string.h>
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
@@ -34,9 +34,7 @@ static const struct arch bare = {
 extern const struct arch arch_clip_text;
 static const struct arch *choose(struct config *c)
 {
-    const char *class = config_class(c, "");
-    const size_t n = strlen(class), end = strlen("TextModel");
-    return n > end && strcmp(class + n - end, "TextModel") == 0 ? &bare : &arch_clip_text;
+    return ends_with(config_class(c, ""), "TextModel") ? &bare : &arch_clip_text;
 }
 
 const struct arch arch_clip_text = {
