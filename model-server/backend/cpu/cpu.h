@@ -21,10 +21,9 @@ struct device {
     struct pool *pool;
     struct kernels kern;
     unsigned features;
-    bool half;                  /* of bfloat16 weights: see struct weight */
+    bool half;                  /* of bfloat16 weights, see struct weight, and caches */
     uint8_t squares;            /* the same */
     uint8_t squares_kv;         /* parts of q and of weights in attention to bfloat16; 0: fp32 */
-    bool pairs_kv;              /* the same numbers rounded, in pairs; without squares_kv */
     bool half_f16;              /* of float16 weights */
     bool squares_i8;            /* of 8-bit weights and activations */
     bool squares_codes;         /* of codes and 8-bit activations */
@@ -136,7 +135,7 @@ static inline const char *weight_panel(const struct weight *w, size_t panel)
 {
     return w->data + panel * w->panel_bytes;
 }
-/* Sets d->half, half_f16, pairs_kv, squares and squares_kv as d->features and `asked` say.
+/* Sets d->half, half_f16, squares and squares_kv as d->features and `asked` say.
  * squares_i8 and squares_codes, which do not change a bit, follow measurements of about a
  * millisecond. All are false before. */
 void choose_products(struct device *d, enum arith asked);

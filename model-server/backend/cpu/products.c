@@ -121,10 +121,7 @@ static void measure_squares(struct device *d, struct arena *a)
                            time_of(in_tiles_of_codes, kern, a, kern->mr_wide);
 }
 
-uint32_t cpu_head_step(const struct device *d)
-{
-    return d->squares_kv == 1 ? 32 : d->pairs_kv ? 1 : 0;
-}
+uint32_t cpu_head_step(const struct device *d) { return d->squares_kv == 1 ? 32 : d->half ? 1 : 0; }
 
 void choose_products(struct device *d, enum arith asked)
 {
@@ -133,7 +130,6 @@ void choose_products(struct device *d, enum arith asked)
     else /* exact in three passes */
         d->squares = d->features & CPU_AMX_BF16 ? SQUARE_PARTS : 0;
     d->squares_kv = d->squares;
-    d->pairs_kv = d->half;
     struct arena *a = aligned_alloc(64, sizeof(*a));
     if (!a)
         return;

@@ -2,6 +2,7 @@
  * order. This file is the specification and is never optimised; it also serves machines without
  * AVX2. */
 #include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/cpu/kernels/ref.inc.h"
 #include "model-server/backend/mathf.h"
 
 /* ---------------------------------------------------------------- panels */
@@ -48,8 +49,6 @@ void k_dot_codes_ref(float *y, const float *x, const char *w, size_t w_bytes,
             y[i] = fmaf(code_at(l, w + i / LANES * w_bytes, i % LANES, c), x[c], y[i]);
     }
 }
-
-static float no_subnormal(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0.0f, f) : f; }
 
 /* One number of a pair: x is any row of pairs. */
 static float bf16_at(const void *pairs, size_t i)

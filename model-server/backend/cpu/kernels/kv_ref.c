@@ -2,7 +2,6 @@
 #include "model-server/backend/cpu/kernels/kernels.h"
 #include "model-server/backend/cpu/kernels/ref.inc.h"
 #include "model-server/backend/mathf.h"
-#include <math.h>
 #include <string.h>
 
 INLINE float number_in(const char *page, enum kv_dtype t, size_t at)
@@ -75,8 +74,6 @@ void k_values_fp8_ref(const struct kv_values *t) { values(t, KV_FP8); }
 void k_values_i4_ref(const struct kv_values *t) { values(t, KV_I4); }
 
 /* ---------------------------------------------------------------- pairs of bfloat16 */
-
-INLINE float no_subnormal(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0.0f, f) : f; }
 
 /* The upper product first. */
 INLINE float add_pair(float sum, uint32_t a, uint32_t b)

@@ -7,9 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-/* The units read subnormal numbers as zero and produce none. */
-INLINE float no_subnormal(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0.0f, f) : f; }
-
 /* One step of the sums of 16 outputs: x is 32 columns of a row, w a square, in which a word has two
  * columns of an output. Outputs are in the inner loop, which compilers make vectors of. */
 INLINE void step_bf16(float sums[SQUARE], const char *x, const char *w)
