@@ -1,0 +1,105 @@
+/* mixer_spec.h - sizes of the kinds of mixers that are not plain attention (enum mixer_kind). */
+#ifndef MODEL_SERVER_MODEL_MIXER_SPEC_H
+#define MODEL_SERVER_MODEL_MIXER_SPEC_H
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The norm after Mamba-2's recurrence: of the gated result, none, or of the result before the
+ * gate. */
+enum recur_norm { RECUR_NORM_GATED, RECUR_NORM_NONE, RECUR_NORM_FIRST };
+
+/* Products of the matrix before Mamba-2's recurrence: z, x, B, C and the steps. */
+enum { RECUR_PRODUCTS = 5 };
+
+/* The recurrent layers. Mixers with heads: a value head has value_dim elements, and heads /
+ * key_heads of them share a key and a query of key_dim (Mamba-2: B and C of a group). MIXER_CONV:
+ * `hidden` channels. MIXER_FIXED has no convolution. MIXER_GATED: key_dim 1; each head's matrices
+ * of gates read its own values. */
+struct recur_spec {
+    uint32_t heads, key_heads, key_dim, value_dim;
+    uint32_t conv; /* width of the convolution before the recurrence */
+    bool grouped;  /* one matrix for all: each key head's q, k, v and z side by side, another for
+                      beta and decay (Qwen3-Next) */
+    bool joined;   /* one matrix for all: q of all heads, k, v, z, beta, decay */
+    /* MIXER_DELTA: q, k and v, and their convolutions, have tensors of their own */
+    bool apart;
+    /* MIXER_DELTA: each element of a key has a decay, and z's sigmoid is the gate (Kimi Delta
+     * Attention, arXiv 2510.26692). Decays and z are made by pairs of matrices of rank `gate_rank`,
+     * or by one matrix each if it is 0. decay_floor: see struct recur. */
+    bool by_key;
+    uint32_t gate_rank;
+    float decay_floor;
+    float beta_scale, gate_eps; /* MIXER_DELTA: factor of beta; of the norm with the gate */
+    bool conv_bias;             /* of the convolution */
+    bool proj_bias;             /* biases of the matrices before and after */
+    float dt_min, dt_max;
+    enum recur_norm norm; /* MIXER_MAMBA2, MIXER_PAIR */
+    /* MIXER_MAMBA: rank of the steps' projection; the norm of steps, keys and queries, without
+     * weights or with. Its channels are heads of one key head. */
+    uint32_t step_rank;
+    /* MIXER_MAMBA: not 0: this many recurrences, each of heads * value_dim channels of its own,
+     * without proj_bias and scan_norm (Zamba) */
+    uint32_t parts;
+    enum scan_norm { SCAN_NORM_NONE, SCAN_NORM_BARE, SCAN_NORM_WEIGHTS } scan_norm;
+    float scan_eps;
+    /* MIXER_PAIR: factors of the products before the recurrence, in their order; of its result,
+     * and of the attention's result. has_factors: some factor of a product is not 1. */
+    bool has_factors;
+    float factors[RECUR_PRODUCTS], out_scale, attn_out_scale;
+};
+
+/* Blocks that layers of MIXER_SHARED share. q, k and v read the stream and the embedding side by
+ * side, with one norm. With `rank`, a layer's own pair of matrices is added to gate over up, and
+ * with `qkv` one to each of q, k and v. */
+struct shared_spec {
+    uint32_t blocks; /* 0: none */
+    uint32_t rank;
+    bool qkv;
+};
+
+/* Latent attention (arXiv 2405.04434): sizes of the parts of a head. */
+struct mla_spec {
+    uint32_t q_rank;  /* rank of q's low-rank pair; 0: one matrix */
+    uint32_t kv_rank; /* width of the latent of keys and values */
+    /* per head: width of q and k without and with rotation, which may be 0; width of v */
+    uint32_t nope, rope, v;
+    float eps;      /* of the two norms */
+    float kv_scale; /* final factor of the latent of keys and values; 0: none */
+    /* q's second matrix reads q's latent after its norm and before it, side by side. It has rows
+     * of each head's gate (ATTN_GATE_APART) after those of its query (A.X K2) */
+    bool gate_beside;
+    /* The indexer of sparse attention: see struct select_keys. It reads q's input. top 0: none. */
+    struct index_spec {
+        uint32_t heads, dim, top;
+        bool interleaved;
+        bool rope_last; /* its last numbers are rotated, not its first */
+        /* not 0: it selects top - 1 complete pools of this many positions, by keys of pools, and
+         * the pool that is not complete (GLM-5.3). Without a rotation. */
+        uint32_t pool;
+        float eps; /* of the norm of its keys */
+    } index;
+};
+
+/* MIXER_CCA: widths in tokens of the convolution of each channel, and of that of the channels of
+ * each head; their sum is at most CONV_MOST + 1. */
+struct cca_spec {
+    uint32_t first, second;
+};
+
+/* MIXER_ENTRIES: all heads share one key for each token, which is also the value. The last `rope`
+ * numbers rotate, and those of the result back. Each of `groups` groups of heads has a matrix of
+ * its own to o_rank numbers, and one matrix makes the result of all. */
+struct entries_spec {
+    uint32_t q_rank; /* 0: no such layers */
+    uint32_t rope, groups, o_rank;
+    uint32_t index_heads, index_dim,
+        index_top; /* of indexers, whose weights are as in index_spec */
+};
+
+/* Block-sparse attention of layers that say so (MiniMax M3): an indexer with keys of `dim` numbers,
+ * and a query for each key-value head, selects `top` blocks of `block` positions. See struct
+ * select_keys. top 0: none. With as many selections as key-value heads; not with MIXER_MLA. */
+struct block_spec {
+    uint32_t dim, block, top, local;
+};
+#endif
