@@ -1,6 +1,7 @@
 """Several groups of shards behind one router: routing, and streams when a group is lost."""
 
 import concurrent.futures
+import contextlib
 import os
 import pathlib
 import signal
@@ -193,17 +194,15 @@ def test_other_weights_take_no_place(model, tmp_path):
             p.stop(signal.SIGKILL)
 
 
-def test_a_frozen_replica_elsewhere_is_noticed_by_the_router(model, alone):
-    """No launcher watches it."""
+@contextlib.contextmanager
+def two_elsewhere(model):
+    """A router with two replicas that no launcher watches, and the process of the first. That one continues afterwards, and comes back."""
     ports = [free_port(), free_port()]
     shards = [Shard(model, p) for p in ports]
     try:
         r = Router(model, "--replica-address", ",".join(f"127.0.0.1:{p}" for p in ports), "--shard-return-timeout", 60)
         wait_for(lambda: ready(r) == 2, 60)
-        asked, begun = streams(r, asks(32))
-        wait_for(lambda: len(begun) == 32, 60)
-        shards[0].p.send_signal(signal.SIGSTOP)
-        assert [f.result() for f in asked] == alone
+        yield r, shards[0].p
         shards[0].p.send_signal(signal.SIGCONT)
         wait_for(lambda: ready(r) == 2, 60)
         assert r.stop() == 0
@@ -213,11 +212,17 @@ def test_a_frozen_replica_elsewhere_is_noticed_by_the_router(model, alone):
             p.stop(signal.SIGKILL)
 
 
+def test_a_frozen_replica_elsewhere_is_noticed_by_the_router(model, alone):
+    """No launcher watches it."""
+    with two_elsewhere(model) as (r, frozen):
+        asked, begun = streams(r, asks(32))
+        wait_for(lambda: len(begun) == 32, 60)
+        frozen.send_signal(signal.SIGSTOP)
+        assert [f.result() for f in asked] == alone
+
+
 def test_no_text_waits_for_a_frozen_replica():
     """Embeddings: those that were sent there go to the other one."""
-    model = data("embed/bert_mean")
-    ports = [free_port(), free_port()]
-    shards = [Shard(model, p) for p in ports]
     bodies = [{"model": "m", "input": [f"text {i} {k}" for k in range(200)]} for i in range(40)]
 
     def vectors(body):
@@ -225,22 +230,13 @@ def test_no_text_waits_for_a_frozen_replica():
         assert answer.status_code == 200, answer.text
         return [d["embedding"] for d in answer.json()["data"]]
 
-    try:
-        r = Router(model, "--replica-address", ",".join(f"127.0.0.1:{p}" for p in ports), "--shard-return-timeout", 60)
-        wait_for(lambda: ready(r) == 2, 60)
+    with two_elsewhere(data("embed/bert_mean")) as (r, frozen):
         want = [vectors(b) for b in bodies]
         with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
             asked = [pool.submit(vectors, b) for b in bodies]
-            shards[0].p.send_signal(signal.SIGSTOP)
+            frozen.send_signal(signal.SIGSTOP)
             assert [f.result(60 * SLOW) for f in asked] == want
         assert r.metric("tgi_replica_handovers") > 0
-        shards[0].p.send_signal(signal.SIGCONT)
-        wait_for(lambda: ready(r) == 2, 60)
-        assert r.stop() == 0
-    finally:
-        for p in shards:
-            p.p.send_signal(signal.SIGCONT)
-            p.stop(signal.SIGKILL)
 
 
 def test_a_file_names_replicas(model, alone, tmp_path):

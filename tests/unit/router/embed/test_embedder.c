@@ -1,57 +1,23 @@
 /* Texts of several requests share calls; a loss of the shards counts once for each request. */
 #include "common/clock.h"
-#include "router/embed/embedder.h"
-#include "tests/unit/router/infer_rig.h"
+#include "tests/unit/router/texts_rig.h"
 
-enum { TEXTS = 40 }; /* two turns of 16, and a rest */
+/* TEXTS: two turns of 16, and a rest. */
 static const struct infer_config patient = {.max_batch_prefill_tokens = 4096, .return_ms = WAIT_MS};
-static const struct fake_shard vectors = {.embeds = true};
-
-struct asked {
-    struct embed_job job;
-    struct embed_text texts[TEXTS];
-    uint32_t ids[TEXTS];
-    atomic_bool cancelled, over;
-};
-
-static void on_done(struct embed_job *j)
-{
-    atomic_store(&CONTAINER_OF(j, struct asked, job)->over, true);
-}
-static bool is_done(const void *a) { return atomic_load(&((const struct asked *)a)->over); }
 
 static struct asked *ask(struct rig *g, uint32_t seed, uint32_t n)
 {
-    struct asked *a = calloc(1, sizeof(*a));
-    for (uint32_t i = 0; i < n; i++) {
-        a->ids[i] = seed * 100 + i;
-        a->texts[i] = (struct embed_text){.ids = &a->ids[i], .n = 1};
-    }
-    a->job = (struct embed_job){
-        .texts = a->texts, .n = n, .tenant = seed, .cancelled = &a->cancelled, .done = on_done};
+    struct asked *a = asked_new(seed, n);
+    a->job.tenant = seed;
     infer_embed(g->infer, &a->job);
     return a;
 }
 
-static void expect_vectors(struct asked *a)
-{
-    assert_true(wait_for(is_done, a));
-    if (a->job.err.kind != ERR_NONE)
-        print_error("%s\n", a->job.err.msg);
-    assert_int_equal(a->job.err.kind, ERR_NONE);
-    assert_int_equal(a->job.n_values, a->job.n);
-    for (uint32_t i = 0; i < a->job.n; i++)
-        assert_true(a->job.values[i] == (float)a->ids[i]);
-    free(a->job.values);
-    free(a);
-}
-
 static void expect_loss(struct asked *a)
 {
-    assert_true(wait_for(is_done, a));
+    assert_true(wait_for(asked_over, a));
     assert_int_equal(a->job.err.kind, ERR_GENERATION);
-    free(a->job.values);
-    free(a);
+    asked_free(a);
 }
 
 static bool second_call(const void *g) { return ((const struct rig *)g)->shard[0]->n_embeds == 2; }

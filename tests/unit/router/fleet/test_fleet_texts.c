@@ -1,62 +1,24 @@
 /* Texts of a model that embeds, for several replicas: none waits for a replica that is lost. */
-#include "router/embed/embedder.h"
 #include "tests/unit/router/fleet/fleet_rig.h"
+#include "tests/unit/router/texts_rig.h"
 
-enum { TEXTS = 40, CALL_TEXTS = 16, MANY = 8 };
-static const struct fake_shard vectors = {.embeds = true};
+enum { CALL_TEXTS = 16, MANY = 8 };
 static const struct infer_config small_steps = {.max_batch_prefill_tokens = CALL_TEXTS,
                                                 .return_ms = WAIT_MS};
 
-struct asked {
-    struct embed_job job;
-    struct embed_text texts[TEXTS];
-    uint32_t ids[TEXTS];
-    atomic_bool cancelled, over;
-};
-
-static void on_vector(struct embed_job *j)
-{
-    atomic_store(&CONTAINER_OF(j, struct asked, job)->over, true);
-}
-static bool has_vector(const void *a) { return atomic_load(&((const struct asked *)a)->over); }
-
 static struct asked *ask(struct fleet_rig *g, uint32_t seed, uint32_t n)
 {
-    struct asked *a = calloc(1, sizeof(*a));
-    for (uint32_t i = 0; i < n; i++) {
-        a->ids[i] = seed * 100 + i;
-        a->texts[i] = (struct embed_text){.ids = &a->ids[i], .n = 1};
-    }
-    a->job = (struct embed_job){
-        .texts = a->texts, .n = n, .cancelled = &a->cancelled, .done = on_vector};
+    struct asked *a = asked_new(seed, n);
     fleet_embed(g->fleet, &a->job);
     return a;
 }
 
-static void end_asked(struct asked *a)
-{
-    free(a->job.values);
-    free(a);
-}
-
-static void expect_vectors(struct asked *a)
-{
-    assert_true(wait_for(has_vector, a));
-    if (a->job.err.kind != ERR_NONE)
-        print_error("%s\n", a->job.err.msg);
-    assert_int_equal(a->job.err.kind, ERR_NONE);
-    assert_int_equal(a->job.n_values, a->job.n);
-    for (uint32_t i = 0; i < a->job.n; i++)
-        assert_true(a->job.values[i] == (float)a->ids[i]);
-    end_asked(a);
-}
-
 static void expect_failure(struct asked *a, enum err_kind kind, const char *words)
 {
-    assert_true(wait_for(has_vector, a));
+    assert_true(wait_for(asked_over, a));
     assert_int_equal(a->job.err.kind, kind);
     assert_non_null(strstr(a->job.err.msg, words));
-    end_asked(a);
+    asked_free(a);
 }
 
 static bool both_have_a_call(const void *arg)
