@@ -83,6 +83,7 @@ int health_wait(const char *address, int64_t timeout_ms, struct err *e)
                                 ? gpr_time_add(now, gpr_time_from_millis(timeout_ms, GPR_TIMESPAN))
                                 : gpr_inf_future(GPR_CLOCK_MONOTONIC);
     char *words, target[512];
+    rpc_target_await(address, timeout_ms ? timeout_ms : INT64_MAX / 2);
     grpc_init();
     grpc_completion_queue *cq = grpc_completion_queue_create_for_next(NULL);
     grpc_channel *ch = connect_to(rpc_target(address, target, sizeof(target)));

@@ -6,7 +6,7 @@
 #include "model-server/engine/kv_pool.h"
 #include <string.h>
 
-enum { MOST_ROWS_AHEAD = 256, TRIAL_TOKENS = 16 };
+enum { MOST_ROWS_AHEAD = 256, TRIAL_TOKENS = 4 };
 
 static uint32_t blocks_for(const struct engine *g, const struct seq_spec *s)
 {

@@ -1,6 +1,7 @@
 #include "router/shards/shards.h"
 #include "common/clock.h"
 #include "common/log/log.h"
+#include "common/rpc/target.h"
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
@@ -441,6 +442,8 @@ struct shards *shards_connect(struct rpc_loop *l, const char *target, int64_t ti
     struct rpc_mem m;
     int version = 3, rc;
 
+    if (wait)
+        rpc_target_await(target, timeout_ms);
     rpc_mem_init(&m, 1 << 20);
     do { /* v3, then v2 */
         shards_free(first);

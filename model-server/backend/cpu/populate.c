@@ -2,9 +2,11 @@
  *
  * Touching the cache costs a page fault per page, and under a hypervisor a second one: seconds
  * for a large cache. Blocks are assigned from the first on. So all threads populate the start of
- * every stream before the cache is used, for the first requests. A thread in the background
- * populates the rest in the order of the blocks, one huge page at a time, mostly while no step
- * runs. A thread that needs a block earlier causes ordinary page faults. */
+ * every stream before the cache is used, for the first requests. These are small pages: a model
+ * has hundreds of streams, and a huge page for each would be several times what is needed. A
+ * thread in the background populates the rest in the order of the blocks, one huge page at a time,
+ * mostly while no step runs. Last it joins the small pages into huge ones. A thread that needs a
+ * block earlier causes ordinary page faults. */
 #include "common/log/log.h"
 #include "common/pacer.h"
 #include "model-server/backend/cpu/cpu.h"
@@ -15,8 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
 enum { STEP = 2 << 20, PAGE = 4096 };
+#ifndef MADV_COLLAPSE /* Linux 6.1; an older one refuses it */
+#define MADV_COLLAPSE 25
+#endif
 enum { REST = 99, IDLE = 1 }; /* shares beside steps and between requests */
 /* Populated in advance: the size of a full prefill and its answers, within bounds. Every stream
  * starts on its own page, so with many streams it may be more. */
@@ -94,7 +100,11 @@ static void take_fronts(void *arg, int thread, size_t begin, size_t end)
 int cpu_populate_front(struct device *d, const struct kv_cache *kv, struct err *e)
 {
     struct front f = {.kv = kv, .blocks = cpu_kv_front(kv)};
+    const int disabled = prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0);
+    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     pool_run(d->pool, take_fronts, &f, kv->n_streams, 1);
+    if (disabled == 0)
+        prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
     const int why = atomic_load(&f.why);
     if (!why)
         return 0;
@@ -106,6 +116,30 @@ int cpu_populate_front(struct device *d, const struct kv_cache *kv, struct err *
 }
 
 /* ---------------------------------------------------------------- the rest, in the background */
+
+/* Waits until the thread may take or join another piece. False at the end of the cache. */
+static bool next_piece(struct populate *f, unsigned *loops)
+{
+    const unsigned before = *loops;
+    *loops = pool_loops(f->pool);
+    return pacer_rest(&f->pacer, *loops != before ? REST : IDLE);
+}
+
+/* Joins the small pages of the fronts into huge ones, where the kernel does that. */
+static void join_fronts(struct populate *f, unsigned *loops)
+{
+    const struct kv_cache *kv = f->kv;
+    char *const end = kv->data + (kv->bytes & ~(size_t)(STEP - 1)); /* `data` is on such a border */
+    char *next = kv->data;
+    for (uint32_t i = 0; i < kv->n_streams; i++) {
+        const struct kv_stream *s = &kv->streams[i];
+        char *p = kv->data + ((size_t)(s->data - kv->data) & ~(size_t)(STEP - 1));
+        for (p = p < next ? next : p; p < s->data + f->from * s->block_bytes && p < end; p += STEP)
+            if (!next_piece(f, loops) || madvise(p, STEP, MADV_COLLAPSE))
+                return;
+        next = p;
+    }
+}
 
 static void *run(void *arg)
 {
@@ -119,9 +153,7 @@ static void *run(void *arg)
     unsigned loops = pool_loops(f->pool);
     for (size_t at = 0; at < left; at += STEP)
         for (uint32_t i = 0; i < kv->n_streams; i++) {
-            const unsigned before = loops;
-            loops = pool_loops(f->pool);
-            if (!pacer_rest(&f->pacer, loops != before ? REST : IDLE))
+            if (!next_piece(f, &loops))
                 return NULL;
             const struct kv_stream *s = &kv->streams[i];
             const size_t all = stream_bytes(kv, i), from = f->from * s->block_bytes + at;
@@ -134,6 +166,7 @@ static void *run(void *arg)
                 LOGI("bytes", kv->bytes), LOGI("taken", from * kv->n_streams), LOGI("errno", why));
             return NULL;
         }
+    join_fronts(f, &loops);
     return NULL;
 }
 

@@ -54,6 +54,30 @@ static void the_first_blocks_are_in_memory(void **state)
     backend_cpu.close(d);
 }
 
+/* Two streams of a cache that no thread populates: huge pages would hold several times the front.
+ */
+static void nothing_else_is_taken_before(void **state)
+{
+    struct err e = ERR_INIT;
+    struct device *d = device(2, ~(uint64_t)0);
+    enum { BLOCK = 2048 };
+    struct kv_stream streams[2];
+    struct kv_cache kv = {.desc = desc, .block_bytes = 2 * BLOCK, .n_streams = 2};
+    const size_t each = (size_t)desc.n_blocks * BLOCK;
+    (void)state;
+    kv.streams = streams;
+    kv.bytes = 2 * each;
+    kv.data = cpu_map(kv.bytes);
+    assert_non_null(kv.data);
+    for (int i = 0; i < 2; i++)
+        streams[i] = (struct kv_stream){.data = kv.data + i * each, .block_bytes = BLOCK};
+    assert_int_equal(cpu_populate_front(d, &kv, &e), 0);
+    const size_t front = (cpu_kv_front(&kv) * (size_t)BLOCK + PAGE - 1) / PAGE;
+    assert_int_equal(absent(kv.data, kv.bytes), 2 * (each / PAGE - front));
+    cpu_unmap(kv.data, kv.bytes);
+    backend_cpu.close(d);
+}
+
 /* In the background, in several pieces of each stream; also beside steps, for the first 100 ms. */
 static void the_rest_follows(void **state)
 {
@@ -103,6 +127,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_blocks_are_in_memory),
+        cmocka_unit_test(nothing_else_is_taken_before),
         cmocka_unit_test(the_rest_follows),
         cmocka_unit_test(the_front_is_bounded),
     };
