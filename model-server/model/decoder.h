@@ -140,6 +140,7 @@ struct decoder {
     struct amount copies; /* size of a head that is a second copy of the embedding */
     /* of the matrices that the checkpoint stores packed */
     struct matrix_count became[MATRIX_KINDS];
+    bool kv_rounds; /* kv_desc.rounds of its caches */
 
     struct rope rope[SPEC_MAX_ROPES];
     struct adapters *adapters; /* NULL: none; the model's */

@@ -92,6 +92,7 @@ static struct kv_desc describe(const struct decoder *d, enum kv_part part, uint3
                             .block_size = block_size,
                             .dtype = dtype,
                             .layers = n ? layers : &least,
+                            .rounds = d->kv_rounds,
                             .windows = part == KV_WINDOWS};
 }
 

@@ -213,6 +213,16 @@ static void list_matrices(struct model *m, bool keep)
         LOG(keep && widened ? LOG_WARN : LOG_INFO, "packed matrices", LOGS("kept", out));
 }
 
+/* Where most products round activations to 8 bits, attention may round to 16. A GGUF file whose
+ * tensors are all plain has no such product. */
+static bool rounds_attention(const struct model *m)
+{
+    bool kept = false;
+    for (int i = 0; i < MATRIX_KINDS && m->d.became[i].name; i++)
+        kept |= !m->d.became[i].widened;
+    return m->info.arith == ARITH_INT8 && (m->d.quant || kept);
+}
+
 /* Logs the form of packed weights. The tensors of a GGUF file may all be plain numbers. */
 static void log_packed(const struct checkpoint *c, const struct stored *how)
 {
@@ -424,6 +434,7 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
         split_experts(d, o->expert_parallel, e) || check_ops(d, e) || choose_task(m, dir, o, e) ||
         check_stages(m, o, e) || load_weights(m, dir, arch, o, e) || load_eos(m, dir, e))
         return -1;
+    d->kv_rounds = rounds_attention(m);
     fill_info(m);
     if (check_states(m, e))
         return -1;

@@ -133,7 +133,7 @@ static struct result run(const struct layer_case *c, int threads, uint64_t featu
     const struct select_kind *of = c->of;
     struct err e = ERR_INIT;
     struct device *d = device(threads, features);
-    d->squares_kv = c->squares;
+    d->kv[false] = (struct kv_products){.squares = c->squares};
     const struct kv_desc kd = {of->n_layers, N_BLOCKS, BLOCK, c->dtype, {0}, of->layers};
     struct kv_cache *kv = ops->kv_new(d, &kd, &e);
     struct result r = {

@@ -24,8 +24,10 @@ static bool emulated(void)
 static struct device *attn_device(int threads, uint64_t allowed)
 {
     struct device *d = device(threads, allowed);
-    d->half = form == IN_PAIRS;
-    d->squares_kv = form == IN_SQUARES ? 1 : form == IN_PARTS ? SQUARE_PARTS : 0;
+    d->kv[false] = (struct kv_products){.pairs = form == IN_PAIRS,
+                                        .squares = form == IN_SQUARES ? 1
+                                                   : form == IN_PARTS ? SQUARE_PARTS
+                                                                      : 0};
     return d;
 }
 

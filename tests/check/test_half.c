@@ -314,13 +314,17 @@ static void the_choice_is_not_measured(void **state)
             ops->open(&(struct device_options){.threads = 1, .features = ~(uint64_t)lacks}, &e);
         assert_non_null(d);
         assert_int_equal(d->squares, amx ? SQUARE_PARTS : 0);
-        assert_int_equal(d->squares_kv, d->squares);
+        assert_int_equal(d->kv[false].squares, d->squares);
+        assert_false(d->kv[false].pairs);
+        assert_int_equal(d->kv[true].squares, amx);
+        assert_true(!d->kv[true].pairs || (!amx && has & CPU_AVX512_BF16));
         assert_false(d->half || d->half_f16);
         ops->close(d);
         const struct device_options asked = {
             .threads = 1, .features = ~(uint64_t)lacks, .arith = ARITH_HALF};
         assert_non_null(d = ops->open(&asked, &e));
         assert_int_equal(d->squares, amx);
+        assert_memory_equal(&d->kv[false], &d->kv[true], sizeof(d->kv[true]));
         assert_true(!d->half || (!amx && has & CPU_AVX512_BF16));
         assert_int_equal(d->half_f16, (has & (CPU_AVX512_FP16 | CPU_NEON_FP16)) != 0);
         ops->close(d);

@@ -387,13 +387,13 @@ void cpu_attend(struct device *d, const struct attn_call *c)
                          .kv = c->kv,
                          .layer = c->layer,
                          .p = p};
+    if (c->kv->desc.dtype == KV_BF16)
+        j.products = d->kv[c->kv->desc.rounds];
     j.mutual = p->mutual ? d->batch->mutual : NULL;
     j.group = p->n_heads / p->n_kv_heads;
     j.v_dim = kv_stream(c->kv, c->layer, true, 0)->dim;
     const uint32_t threads = (uint32_t)pool_threads(d->pool);
-    j.form = attn_in_squares(&j)                       ? &attn_squares
-             : d->half && c->kv->desc.dtype == KV_BF16 ? &attn_pairs
-                                                       : &attn_vectors;
+    j.form = attn_in_squares(&j) ? &attn_squares : j.products.pairs ? &attn_pairs : &attn_vectors;
     choose_tile(&j, c, UNITS_PER_THREAD * threads);
     uint32_t longest = 0;
     for (uint32_t s = 0; s < c->n_spans; s++)

@@ -37,6 +37,7 @@ struct attn_job {
     uint32_t tile;  /* most rows of a unit */
     uint32_t v_dim; /* of a value in the cache; p->head_dim: of a key */
     const struct kv_cache *kv;
+    struct kv_products products;
     const struct attn *p;
     const struct mutual *mutual; /* NULL: the layer does not use them */
     /* few tiles: [unit][max_splits] partial results of `tile` * (2 + v_dim) floats */

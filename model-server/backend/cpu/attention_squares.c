@@ -16,7 +16,7 @@ enum { MOST_STEPS = KV_SPLIT / STEP_KEYS };
 /* Bytes of a row in a step, for all parts. */
 static size_t row_step(const struct attn_job *j)
 {
-    return (size_t)j->d->squares_kv * SQUARE_STEP_BYTES;
+    return (size_t)j->products.squares * SQUARE_STEP_BYTES;
 }
 
 /* The number of rows in a tile's squares: whole ones if there are several. */
@@ -47,8 +47,8 @@ static uint32_t tile(const struct attn_job *j)
 
 bool attn_in_squares(const struct attn_job *j)
 {
-    return j->d->squares_kv && j->kv->desc.dtype == KV_BF16 && j->p->head_dim % 32 == 0 &&
-           j->v_dim % 32 == 0 && space(j, SQUARE) <= THREAD_SCRATCH;
+    return j->products.squares && j->p->head_dim % 32 == 0 && j->v_dim % 32 == 0 &&
+           space(j, SQUARE) <= THREAD_SCRATCH;
 }
 
 static void open_squares(const struct attn_job *j, struct workspace *ws)
@@ -69,7 +69,7 @@ static void pack(const struct attn_job *j, const struct rows *r, struct workspac
     const uint32_t dim = j->p->head_dim, square = r->n < SQUARE ? r->n : SQUARE;
     struct square_row to = {.step = square * row_step(j),
                             .part = (size_t)square * SQUARE_STEP_BYTES,
-                            .parts = j->d->squares_kv};
+                            .parts = j->products.squares};
     const size_t below = (size_t)(dim / STEP_DIMS) * to.step;
     _Alignas(64) float q[MAX_HEAD_DIM];
     memset(ws->q, 0, q_bytes(j, in_whole(r->n)));
@@ -96,7 +96,7 @@ static void scores(const struct attn_job *j, const struct rows *r, struct worksp
                                               .wide = a->pages,
                                               .steps = steps,
                                               .rows = square,
-                                              .parts = j->d->squares_kv,
+                                              .parts = j->products.squares,
                                               .fetch = r->n <= SQUARE ? SQUARE_BYTES : 0});
 }
 
@@ -114,7 +114,7 @@ static bool sum_rows(const struct attn_job *j, struct workspace *ws, const struc
                                     .seen = ws->keys + first,
                                     .rows = n,
                                     .square = square,
-                                    .parts = j->d->squares_kv,
+                                    .parts = j->products.squares,
                                     .lead = lead,
                                     .steps = steps});
     struct kv_square_values v = {
@@ -125,7 +125,7 @@ static bool sum_rows(const struct attn_job *j, struct workspace *ws, const struc
                                                              .ld = j->v_dim,
                                                              .x = ws->weights,
                                                              .rows = n,
-                                                             .parts = j->d->squares_kv,
+                                                             .parts = j->products.squares,
                                                              .values = v});
     const bool finite = j->d->kern.square_values(&v);
     j->d->kern.squares_bf16(&(struct squares){.sums = sums,
@@ -139,7 +139,7 @@ static bool sum_rows(const struct attn_job *j, struct workspace *ws, const struc
                                               .wide = j->v_dim / SQUARE,
                                               .steps = steps,
                                               .rows = square,
-                                              .parts = j->d->squares_kv});
+                                              .parts = j->products.squares});
     return finite;
 }
 

@@ -17,13 +17,19 @@ enum scratch {
     SCRATCH_N
 };
 
+/* Products of attention over a cache of bfloat16; both 0: fp32 on vectors. */
+struct kv_products {
+    uint8_t squares; /* on matrix units: parts of q and of the weights */
+    bool pairs;      /* q and the weights are rounded to bfloat16 */
+};
+
 struct device {
     struct pool *pool;
     struct kernels kern;
     unsigned features;
-    bool half;                  /* of bfloat16 weights, see struct weight, and caches */
+    bool half;                  /* of bfloat16 weights, see struct weight */
     uint8_t squares;            /* the same */
-    uint8_t squares_kv;         /* parts of q and of weights in attention to bfloat16; 0: fp32 */
+    struct kv_products kv[2];   /* [kv_desc.rounds] */
     bool half_f16;              /* of float16 weights */
     bool squares_i8;            /* of 8-bit weights and activations */
     bool squares_codes;         /* of codes and 8-bit activations */
@@ -135,7 +141,7 @@ static inline const char *weight_panel(const struct weight *w, size_t panel)
 {
     return w->data + panel * w->panel_bytes;
 }
-/* Sets d->half, half_f16, squares and squares_kv as d->features and `asked` say.
+/* Sets d->half, half_f16, squares and kv as d->features and `asked` say.
  * squares_i8 and squares_codes, which do not change a bit, follow measurements of about a
  * millisecond. All are false before. */
 void choose_products(struct device *d, enum arith asked);

@@ -101,12 +101,18 @@ static bool pairs_are_fast(void)
 #endif
 }
 
-/* Products of 16-bit weights that round x. */
-static void choose_half(struct device *d)
+/* Products of 16-bit weights and of attention, exact or with x, q and the weights of attention
+ * rounded. Exact ones on AMX take several passes. */
+static void choose_plain(struct device *d, bool rounds)
 {
-    d->squares = d->features & CPU_AMX_BF16 ? 1 : 0;
-    d->half = !d->squares && d->features & CPU_AVX512_BF16 && pairs_are_fast();
-    d->half_f16 = d->features & (CPU_AVX512_FP16 | CPU_NEON_FP16);
+    const bool amx = d->features & CPU_AMX_BF16;
+    const bool pairs = !amx && d->features & CPU_AVX512_BF16 && pairs_are_fast();
+    const struct kv_products exact = {.squares = amx ? SQUARE_PARTS : 0};
+    d->kv[true] = (struct kv_products){.squares = amx, .pairs = pairs};
+    d->kv[false] = rounds ? d->kv[true] : exact;
+    d->squares = d->kv[false].squares;
+    d->half = d->kv[false].pairs;
+    d->half_f16 = rounds && d->features & (CPU_AVX512_FP16 | CPU_NEON_FP16);
 }
 
 /* Of two forms with the same bits. */
@@ -121,15 +127,14 @@ static void measure_squares(struct device *d, struct arena *a)
                            time_of(in_tiles_of_codes, kern, a, kern->mr_wide);
 }
 
-uint32_t cpu_head_step(const struct device *d) { return d->squares_kv == 1 ? 32 : d->half ? 1 : 0; }
+uint32_t cpu_head_step(const struct device *d)
+{
+    return d->kv[false].squares == 1 ? 32 : d->kv[false].pairs ? 1 : 0;
+}
 
 void choose_products(struct device *d, enum arith asked)
 {
-    if (asked == ARITH_HALF)
-        choose_half(d);
-    else /* exact in three passes */
-        d->squares = d->features & CPU_AMX_BF16 ? SQUARE_PARTS : 0;
-    d->squares_kv = d->squares;
+    choose_plain(d, asked == ARITH_HALF);
     struct arena *a = aligned_alloc(64, sizeof(*a));
     if (!a)
         return;

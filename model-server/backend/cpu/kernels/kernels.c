@@ -95,8 +95,10 @@ const char *cpu_feature_names(unsigned features)
 {
     if (features & (CPU_AMX_INT8 | CPU_AMX_BF16))
         return features & CPU_AMX_INT8 ? "AMX, AVX-512 VNNI" : "AMX, AVX-512";
+    if (features & CPU_AVX512_VNNI)
+        return features & CPU_AVX512_BF16 ? "AVX-512 VNNI BF16" : "AVX-512 VNNI";
     if (features & CPU_AVX512)
-        return features & CPU_AVX512_VNNI ? "AVX-512 VNNI" : "AVX-512";
+        return "AVX-512";
     if (features & CPU_AVX2)
         return features & CPU_AVX_VNNI ? "AVX2 VNNI" : "AVX2";
     if (features & CPU_NEON)
