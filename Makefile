@@ -419,7 +419,7 @@ arm64: $(ARM64_ROOT)/.ok ## the programs for 64-bit ARM in build/arm64 (apt-get 
 	@$(MAKE) CC='$(ARM64_CC)' AR=$(ARM64)-ar BUILD=$(BUILD)/arm64 NVCC= $(PROGRAMS:%=$(BUILD)/arm64/bin/%)
 
 # The kernels alone: of the rest of the backend only what they call is kept.
-ARM64_CPU  := $(wildcard $(addprefix model-server/backend/cpu/kernels/,kernels.c amx.c *_ref.c *_neon.c *_neondot.c *_neoni8mm.c *_neonfp16.c)) \
+ARM64_CPU  := $(wildcard $(foreach d,cpu/kernels host,$(addprefix model-server/backend/$d/,kernels.c cpu_features.c round.c *_ref.c *_neon.c *_neondot.c *_neoni8mm.c *_neonfp16.c))) \
               model-server/backend/cpu/codes.c model-server/backend/format.c
 arm64-check: $(ARM64_ROOT)/.ok $(GEN) ## the kernels for 64-bit ARM under an emulator, bit by bit (apt-get install qemu-user, too)
 	@$(MAKE) CC='$(ARM64_CC) -ffunction-sections' BUILD=$(BUILD)/arm64 $(ARM64_CPU:%.c=$(BUILD)/arm64/obj/%.o) $(BUILD)/arm64/obj/tests/check/test_kernels.o

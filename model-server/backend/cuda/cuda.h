@@ -6,8 +6,8 @@
  * One thread. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_CUDA_H
 #define MODEL_SERVER_BACKEND_CUDA_CUDA_H
-#include "model-server/backend/cpu/kernels/kernels.h"
 #include "model-server/backend/cuda/kernels/kernels.h"
+#include "model-server/backend/host/round.h"
 #include "model-server/backend/implement.h"
 #include "model-server/backend/threads.h"
 
@@ -175,8 +175,8 @@ struct device {
     size_t shared_sm,
         shared_block; /* shared memory of a multiprocessor, and of one block at most */
     cudaStream_t stream;
-    struct pool *pool;   /* host threads */
-    struct kernels kern; /* the host's kernels, for quantisation at load */
+    struct pool *pool;     /* host threads */
+    struct rounding round; /* of weights, on the host */
     struct recorder rec;
     struct {
         profile_fn *fn; /* NULL: steps are not profiled */
@@ -260,7 +260,7 @@ int cuda_wait(struct device *d, cudaEvent_t until, const char *what, struct err 
 /* quantise.c: quantises row `row` of a matrix, w->cols numbers in `f`, to `dst` and the scales of
  * the matrix. `f` has capacity for k_padded() floats and as many bytes, and is overwritten.
  * `known`: the row's scales of struct mat_part, or NULL. */
-void cuda_quantise_row(const struct kernels *kern, const struct stored *w, char *dst, void *scales,
+void cuda_quantise_row(const struct rounding *r, const struct stored *w, char *dst, void *scales,
                        uint32_t row, float *f, const uint16_t *known);
 /* Copies row `part_row` of codes in e4m3, with a scale for each row, likewise. */
 void cuda_e4m3_row(const struct stored *w, char *dst, void *scales, uint32_t row,

@@ -268,7 +268,7 @@ static struct device *cuda_open(const struct device_options *o, struct err *e)
     if (!d)
         return err_nomem(e), NULL;
     d->index = o->index;
-    kernels_init(&d->kern, cpu_detect());
+    rounding_init(&d->round, cpu_detect());
     if (prepare(d, o, e)) {
         cuda_close(d);
         return NULL;

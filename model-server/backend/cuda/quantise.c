@@ -1,24 +1,24 @@
-/* quantise.c - rows of weights in 8 and 4 bits: the numbers of the CPU backend's quantiser, in
- * the layout of the kernels (struct stored in stored.h). */
+/* quantise.c - rows of weights in 8 and 4 bits: the numbers of host/round.h, in the layout of the
+ * kernels (struct stored in stored.h). */
 #include "model-server/backend/cuda/cuda.h"
 #include "model-server/backend/numbers.h"
 #include <math.h>
 
-static void row_of_4_bits(const struct kernels *kern, const struct stored *w, char *dst,
+static void row_of_4_bits(const struct rounding *r, const struct stored *w, char *dst,
                           uint16_t *scales, uint32_t row, const float *f, const uint16_t *known)
 {
     int8_t q[INT4_GROUP];
     for (uint32_t g = 0; g < k_padded(w->cols, w->quant); g += INT4_GROUP) {
         float scale = known && g < w->cols
                           ? int4_of_scale(q, f + g, INT4_GROUP, known[g / INT4_GROUP])
-                          : kern->quantise4(q, f + g);
+                          : r->quantise4(q, f + g);
         scales[group_at(row, g, w->cols, w->quant)] = bf16_of_f32(scale);
         for (uint32_t i = 0; i < INT4_GROUP; i++)
             store_code(dst, g + i, w->quant, (uint32_t)(q[i] + 8));
     }
 }
 
-void cuda_quantise_row(const struct kernels *kern, const struct stored *w, char *dst, void *scales,
+void cuda_quantise_row(const struct rounding *r, const struct stored *w, char *dst, void *scales,
                        uint32_t row, float *f, const uint16_t *known)
 {
     const uint32_t padded = k_padded(w->cols, w->quant);
@@ -27,12 +27,12 @@ void cuda_quantise_row(const struct kernels *kern, const struct stored *w, char 
     memset(f + w->cols, 0, (padded - w->cols) * sizeof(*f));
     memset(dst, 0, row_bytes(w->cols, w->dtype, w->quant));
     if (w->quant == QUANT_INT4) {
-        row_of_4_bits(kern, w, dst, scales, row, f, known);
+        row_of_4_bits(r, w, dst, scales, row, f, known);
         return;
     }
     memset(q, 0, padded);
     ((float *)scales)[row] = w->quant == QUANT_FP8 ? quantise_e4m3(q, 4, f, w->cols)
-                                                   : kern->quantise(q, 4, f, w->cols, 0, &sum);
+                                                   : r->quantise(q, 4, f, w->cols, 0, &sum);
     for (uint32_t k = 0; k < padded; k++)
         store_code(dst, k, w->quant, q[k]);
 }

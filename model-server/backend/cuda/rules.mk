@@ -43,9 +43,9 @@ NCCL_H     := $(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nc
 CUDA_C     := $(filter-out $(CUDA_DIR)/nccl%.c,$(sort $(wildcard $(CUDA_DIR)/*.c)))
 NCCL_C     := $(CUDA_DIR)/$(if $(NCCL_H),nccl.c,nccl_none.c)
 CUDA_OBJ   := $(CUDA_CU:%.cu=$(B)/obj/%.cu.o) $(CUDA_C:%.c=$(B)/obj/%.pic.o) $(NCCL_C:%.c=$(B)/obj/%.pic.o)
-# What the plugin needs of the rest: it exports one symbol and imports none of the program's. The kernels are the programs' own
+# What the plugin needs of the rest: it exports one symbol and imports none of the program's. Vectorised files are the programs' own
 # objects; the others are compiled once more.
-CUDA_REST  := common/err.c common/spin.c common/utf8.c model-server/backend/threads.c $(filter-out $(FOREIGN),$(sort $(wildcard model-server/backend/cpu/kernels/*.c)))
+CUDA_REST  := common/err.c common/spin.c common/utf8.c model-server/backend/threads.c $(filter-out $(FOREIGN),$(sort $(wildcard model-server/backend/host/*.c)))
 CUDA_SAME  := $(patsubst %.c,$(B)/obj/%.o,$(filter $(UNROLL_SRC),$(CUDA_REST)))
 CUDA_REST  := $(filter-out $(UNROLL_SRC),$(CUDA_REST))
 CUDA_OBJ   += $(CUDA_SAME) $(CUDA_REST:%.c=$(B)/obj/%.pic.o)

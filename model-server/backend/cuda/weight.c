@@ -81,7 +81,7 @@ static void fill_range(void *arg, int thread, size_t begin, size_t end)
         float *f = j->scratch + (size_t)thread * scratch_floats(&j->w->m);
         convert_row(f, p, row, DT_F32);
         const size_t groups = ((size_t)p->cols + INT4_GROUP - 1) / INT4_GROUP;
-        cuda_quantise_row(&j->d->kern, &j->w->m, dst, j->scales, (uint32_t)(j->first + i), f,
+        cuda_quantise_row(&j->d->round, &j->w->m, dst, j->scales, (uint32_t)(j->first + i), f,
                           p->scales ? p->scales + (size_t)row * groups : NULL);
     }
 }

@@ -1,5 +1,6 @@
 /* base_avx2.c - 16 lanes are two registers. Compiled alone with -mavx2 -mfma -mf16c. */
-#include "model-server/backend/cpu/kernels/vector_avx2.inc.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/vector_avx2.inc.h"
 #include "model-server/backend/mathf.h"
 
 #define ISA(op) k_##op##_avx2
@@ -9,5 +10,3 @@ enum { ROWS_MAX = 6 };
 #define PANELS(rows) ((rows) == 1 ? 4 : (rows) == 2 ? 3 : (rows) == 3 ? 2 : 1)
 
 #include "model-server/backend/cpu/kernels/simd.inc.h"
-// on top of those
-#include "model-server/backend/cpu/kernels/round.inc.h"

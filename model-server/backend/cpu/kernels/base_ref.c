@@ -82,6 +82,18 @@ void k_pack_ref(float *dst, const float *const *src, uint32_t rows, uint32_t n, 
             dst[(size_t)k * xs + r] = scale * src[r][k];
 }
 
+void k_widen_f16_ref(float *dst, const uint16_t *src, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        dst[i] = f32_of_f16(src[i]);
+}
+
+void k_widen_bf16_ref(float *dst, const uint16_t *src, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        dst[i] = f32_of_bf16(src[i]);
+}
+
 void k_narrow_f16_ref(uint16_t *dst, const float *src, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)

@@ -1,6 +1,7 @@
 /* bf16_avx512bf16.c - bfloat16 products: one instruction for both columns of a pair, in
  * the order of base_ref.c. Compiled alone with -mavx512bf16. */
-#include "model-server/backend/cpu/kernels/vector_avx512.inc.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/vector_avx512.inc.h"
 
 #define ISA(op) k_##op##_avx512bf16
 

@@ -1,5 +1,6 @@
 /* code_avxvnni.c - one instruction for 8 quads. Compiled alone with -mavxvnni. */
-#include "model-server/backend/cpu/kernels/vector_avx2.inc.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/vector_avx2.inc.h"
 
 #define ISA(op) k_##op##_avxvnni
 

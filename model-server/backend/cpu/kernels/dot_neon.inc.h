@@ -1,6 +1,7 @@
 /* dot_neon.inc.h - products of quads of 8-bit numbers for kernels_int_neon*.c and
  * kernels_code_neon*.c: with SDOT (FEAT_DotProd), or by widening products and pairwise sums. */
-#include "model-server/backend/cpu/kernels/vector_neon.inc.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/vector_neon.inc.h"
 
 #define BYTES(x) vreinterpretq_s8_u32(x)
 

@@ -1,5 +1,6 @@
 /* f16_avx512fp16.c - 32 numbers of float16 are one register. Compiled alone with -mavx512fp16. */
-#include "model-server/backend/cpu/kernels/vector_avx512.inc.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/vector_avx512.inc.h"
 
 #define ISA(op) k_##op##_avx512fp16
 

@@ -1,5 +1,6 @@
 /* f16_neonfp16.c - 32 numbers of float16 are four registers. Compiled alone with +fp16. */
-#include "model-server/backend/cpu/kernels/vector_neon.inc.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/vector_neon.inc.h"
 
 #define ISA(op) k_##op##_neonfp16
 

@@ -1,6 +1,7 @@
 /* int_avx2.c - without an instruction for quads: products of 8 by 8 bits are added in pairs
  * to 16 bits, and pairs of those to 32. Compiled alone with -mavx2. */
-#include "model-server/backend/cpu/kernels/vector_avx2.inc.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/vector_avx2.inc.h"
 
 #define ISA(op) k_##op##_avx2
 

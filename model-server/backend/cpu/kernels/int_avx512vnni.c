@@ -1,5 +1,6 @@
 /* int_avx512vnni.c - one instruction for 16 quads. Compiled alone with -mavx512vnni. */
-#include "model-server/backend/cpu/kernels/vector_avx512.inc.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/vector_avx512.inc.h"
 
 #define ISA(op) k_##op##_avx512vnni
 

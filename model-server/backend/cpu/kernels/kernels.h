@@ -27,29 +27,15 @@
 #include "model-server/backend/cpu/code_squares.h"
 #include "model-server/backend/cpu/kv_page.h"
 #include "model-server/backend/cpu/squares.h"
+#include "model-server/backend/host/cpu_features.h"
+#include "model-server/backend/host/lanes.h"
+#include "model-server/backend/host/round.h"
 
-enum { LANES = 16 };
 enum { F16_FLUSH = 64 }; /* pairs that are summed in float16 before the sum is added in fp32 */
 enum { TILE_ROWS = 12 }; /* most rows of x that a tile kernel takes */
 /* A step of a tile kernel reads this many bytes of each panel: one column of fp32, two of a
  * 16-bit type, four of int8. */
 enum { STEP_BYTES = 64 };
-
-/* Bits of device_options.features and of the environment variable CPU_FEATURES. */
-enum cpu_feature {
-    CPU_AVX2 = 1 << 0,
-    CPU_AVX512 = 1 << 1,      /* F, BW, VL, DQ */
-    CPU_AVX512_VNNI = 1 << 2, /* 8-bit products into 32-bit sums */
-    CPU_AVX_VNNI = 1 << 3,    /* the same in vectors of 256 bits */
-    CPU_AVX512_BF16 = 1 << 4, /* products of bfloat16 pairs into fp32 sums */
-    CPU_AVX512_FP16 = 1 << 5, /* arithmetic of float16 */
-    CPU_AMX_INT8 = 1 << 6,    /* 16 x 16 tiles of 8-bit products: squares.h */
-    CPU_AMX_BF16 = 1 << 7,    /* the same of bfloat16 */
-    CPU_NEON = 1 << 8,        /* AArch64: Advanced SIMD */
-    CPU_NEON_DOT = 1 << 9,    /* FEAT_DotProd: signed 8-bit products into 32-bit sums */
-    CPU_NEON_I8MM = 1 << 10,  /* FEAT_I8MM: the same of unsigned and signed */
-    CPU_NEON_FP16 = 1 << 11,  /* FEAT_FP16: arithmetic of float16 */
-};
 
 /* y[t][i] (+)= sum over k of x[k][t] * w[i][k], for t < rows <= TILE_ROWS and i < n. x is
  * transposed, [k][tile_stride(rows)], as written by pack(). Nothing after y[t][n - 1] is
@@ -86,14 +72,6 @@ enum { INT_TILE_ROWS = 16 }; /* most rows of x that a quantised tile takes */
  * all pairs of steps of the b-th INT_FIT_STEPS do. */
 enum { INT_FIT_STEPS = 8, INT_FIT_MOST = 258, INT_FIT_BYTES = 512 };
 enum { INT_FIT_COLS = INT_FIT_BYTES * 8 * INT_FIT_STEPS * 4 };
-/* --quantize int4. Candidates for the value of a group's greatest magnitude; -8 uses all 16
- * numbers. */
-enum { INT4_GROUP = 32 };
-#define INT4_TOPS                                                                                  \
-    {                                                                                              \
-        -8.0f, -7.6f, -7.2f, -6.8f, -8.4f                                                          \
-    }
-#define INT4_LEAST_TOP 6.8f
 struct int_tile {
     float *y;
     size_t ldy;
@@ -157,8 +135,6 @@ struct code_tile {
     const char *fetch;
     size_t fetch_step;
 };
-
-static inline uint32_t quads_of(uint32_t cols) { return (cols + 3) / 4; }
 
 static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (rows + 3) & ~3u; }
 
@@ -237,14 +213,7 @@ struct recur_step {
     X(scale_sums, void,                                                                            \
       (float *y, const int32_t *sums, const float *sw, size_t sw_bytes, float sx, int32_t plus,    \
        uint32_t n))                                                                                \
-    /* n numbers to -127 .. 127 in quads, `stride` bytes apart, each byte ^ flip, the last quad    \
-     * padded with zeros; their sum; returns the scale: greatest magnitude / 127. Below 2^-120 all \
-     * are zero; where one is not finite, NaN and zeros. */                                        \
-    X(quantise, float,                                                                             \
-      (uint8_t * dst, size_t stride, const float *src, uint32_t n, uint32_t flip, int32_t *sum))   \
-    /* A group of 32 numbers to -8 .. 7; returns the scale, which bf16 holds. Of the scales that   \
-     * make the greatest magnitude -8 (of INT4_TOPS) the one with the least squared error. */      \
-    X(quantise4, float, (int8_t * dst, const float *src))                                          \
+    ROUND_KERNELS(X)                                                                               \
     /* from storage */                                                                             \
     X(widen_f16, void, (float *dst, const uint16_t *src, uint32_t n))                              \
     X(widen_bf16, void, (float *dst, const uint16_t *src, uint32_t n))                             \
@@ -327,8 +296,6 @@ struct recur_step {
     X(widen_codes, variant, needs)                                                                 \
     X(dot_codes, variant, needs)                                                                   \
     X(scale_sums, variant, needs)                                                                  \
-    X(quantise, variant, needs)                                                                    \
-    X(quantise4, variant, needs)                                                                   \
     X(widen_f16, variant, needs)                                                                   \
     X(widen_bf16, variant, needs)                                                                  \
     X(pack, variant, needs)                                                                        \
@@ -392,12 +359,9 @@ struct recur_step {
     X(square_weights, variant, needs)                                                              \
     X(square_sum, variant, needs)
 
-/* A row of n numbers to e4m3, the last quad padded with zeros; returns the scale: greatest
- * magnitude / 448. Below 2^-100 all are zero; where one is not finite, NaN and zeros. */
-float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
-
 /* From slowest to fastest: the last row that the CPU supports is used. */
 #define PLAIN_VARIANTS(X)                                                                          \
+    ROUND_VARIANTS(X)                                                                              \
     ALL_KERNELS(X, ref, 0)                                                                         \
     INT_KERNELS(X, ref, 0)                                                                         \
     CODE_SQUARE_KERNELS(X, ref, 0)                                                                 \
@@ -463,10 +427,7 @@ struct kernels {
 #undef X
 };
 
-unsigned cpu_detect(void); /* enum cpu_feature bits of this machine */
 void kernels_init(struct kernels *k, unsigned features);
-/* "avx512 avx2" or "plain C": the instruction sets from which kernels_init() selected. */
-const char *cpu_feature_names(unsigned features);
 
 /* The same list as data, for the check and the benchmark. Ends with op == NULL. */
 struct kernel_row {

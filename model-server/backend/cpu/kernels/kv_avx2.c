@@ -1,5 +1,6 @@
 /* kv_avx2.c - 16 lanes are two registers. Compiled alone with -mavx2 -mfma -mf16c. */
-#include "model-server/backend/cpu/kernels/vector_avx2.inc.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/vector_avx2.inc.h"
 
 #define ISA(op) k_##op##_avx2
 

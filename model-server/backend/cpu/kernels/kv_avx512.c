@@ -1,5 +1,6 @@
 /* kv_avx512.c - 16 lanes are one register. Compiled alone with -mavx512{f,bw,vl,dq}. */
-#include "model-server/backend/cpu/kernels/vector_avx512.inc.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/vector_avx512.inc.h"
 
 #define ISA(op) k_##op##_avx512
 

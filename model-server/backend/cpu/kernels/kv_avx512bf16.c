@@ -1,7 +1,8 @@
 /* kv_avx512bf16.c - the kernels of attention over a cache of bfloat16, in pairs: one instruction
  * multiplies both numbers of a word with those of q, or of the weights, and adds them up. Compiled
  * alone with -mavx512bf16. */
-#include "model-server/backend/cpu/kernels/vector_avx512.inc.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/vector_avx512.inc.h"
 
 #define ISA(op) k_##op##_avx512bf16
 

@@ -1,5 +1,6 @@
 /* kv_neon.c - 16 lanes are four registers. */
-#include "model-server/backend/cpu/kernels/vector_neon.inc.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/vector_neon.inc.h"
 
 #define ISA(op) k_##op##_neon
 

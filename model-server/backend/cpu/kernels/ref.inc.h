@@ -3,6 +3,7 @@
  * forms give the same bits. */
 #ifndef MODEL_SERVER_BACKEND_CPU_KERNELS_REF_INC_H
 #define MODEL_SERVER_BACKEND_CPU_KERNELS_REF_INC_H
+#include "model-server/backend/host/lanes.h"
 #include <math.h>
 
 #ifdef __x86_64__
@@ -10,8 +11,6 @@
 #else
 #define BOTH_FORMS
 #endif
-/* Of functions that are called by these. */
-#define INLINE static inline __attribute__((always_inline))
 
 /* The units of bfloat16 read subnormal numbers as zero and produce none. */
 INLINE float no_subnormal(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0.0f, f) : f; }

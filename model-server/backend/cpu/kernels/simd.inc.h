@@ -97,6 +97,21 @@ void ISA(pack)(float *dst, const float *const *src, uint32_t rows, uint32_t n, f
 
 /* ---------------------------------------------------------------- storage */
 
+void ISA(widen_f16)(float *dst, const uint16_t *src, uint32_t n)
+{
+    uint16_t last[LANES] = {0};
+    for (; n >= LANES; n -= LANES, src += LANES, dst += LANES)
+        v_store(dst, v_from_f16(src));
+    memcpy(last, src, n * sizeof(*src));
+    v_store_n(dst, v_from_f16(last), n);
+}
+
+void ISA(widen_bf16)(float *dst, const uint16_t *src, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        dst[i] = f32_of_bf16(src[i]);
+}
+
 void ISA(narrow_f16)(uint16_t *dst, const float *src, uint32_t n)
 {
     uint16_t last[LANES];

@@ -1,6 +1,7 @@
 /* square_bytes.inc.h - quads of 8-bit weights as pairs of bfloat16, in vectors of 512 bits, for the
  * kernels that include it. */
-#include "model-server/backend/cpu/kernels/vector_avx512.inc.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/vector_avx512.inc.h"
 
 /* The bytes of 16 numbers, of which only the upper halves are not zero, and of 16 more, as pairs.
  */

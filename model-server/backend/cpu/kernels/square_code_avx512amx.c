@@ -6,7 +6,8 @@
  * both run side by side: vectors scale the sums of square n - LAG while the unit multiplies square
  * n. In between the sums lie in a ring that stays in the L1 cache. Where tile registers are in use,
  * one of the two vector units of fp32 pauses, so that the scales are what limits. */
-#include "model-server/backend/cpu/kernels/vector_avx512.inc.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/vector_avx512.inc.h"
 // vectors first
 #include "model-server/backend/cpu/kernels/code_words.inc.h"
 #include "model-server/backend/cpu/kernels/tiles.inc.h"

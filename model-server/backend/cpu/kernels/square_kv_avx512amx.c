@@ -1,10 +1,10 @@
 /* square_kv_avx512amx.c - operands of attention in squares, and its sums of few rows in the
  * tile registers of AMX: kv_page.h. Compiled alone; AMX is inline assembly, as in
  * squares_amx.c. */
-#include "model-server/backend/cpu/kernels/vector_avx512.inc.h"
+#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/vector_avx512.inc.h"
 // vectors first
 #include "model-server/backend/cpu/kernels/bf16_bits.inc.h"
-#include "model-server/backend/cpu/kernels/kernels.h"
 #include "model-server/backend/cpu/kernels/tiles.inc.h"
 
 enum { STEP_KEYS = 2 * KV_PAGE };

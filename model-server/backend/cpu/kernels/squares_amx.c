@@ -3,9 +3,6 @@
 #include "model-server/backend/cpu/kernels/kernels.h"
 #include "model-server/backend/cpu/kernels/tiles.inc.h"
 
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 4")
-
 /* Registers of sums and of x come first; fewer rows of them take less time. */
 enum { W_TILE = 7 };
 

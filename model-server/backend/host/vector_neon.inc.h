@@ -1,11 +1,8 @@
 /* vector_neon.inc.h - vectors of 16 lanes, fp32 (v16) and 32-bit integers (i16), for the kernels:
  * 16 lanes are four registers of AArch64's Advanced SIMD. */
-#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/lanes.h"
 #include <arm_neon.h>
 #include <string.h>
-
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
 
 typedef struct {
     float32x4_t a, b, c, d;

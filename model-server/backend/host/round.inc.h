@@ -1,5 +1,10 @@
-/* round.inc.h - rounding to 8 and 4 bits and widening, in vectors of 16 lanes: see
- * simd.inc.h, after which it is included, and int_ref.c. */
+/* round.inc.h - rounding to 8 and 4 bits in vectors of 16 lanes, once for all instruction sets. The
+ * including file includes a vector_*.inc.h and defines ISA(op) for the names. Each function gives
+ * the bits of round_ref.c. */
+#include "model-server/backend/host/round.h"
+#include "model-server/backend/numbers.h"
+#include <math.h>
+#include <string.h>
 
 INLINE i16 magnitude_bits(const float *src, uint32_t n)
 {
@@ -60,19 +65,4 @@ float ISA(quantise4)(int8_t *dst, const float *src)
     i_store_s8(dst, v_to_int(best_l));
     i_store_s8(dst + LANES, v_to_int(best_h));
     return scale;
-}
-
-void ISA(widen_f16)(float *dst, const uint16_t *src, uint32_t n)
-{
-    uint16_t last[LANES] = {0};
-    for (; n >= LANES; n -= LANES, src += LANES, dst += LANES)
-        v_store(dst, v_from_f16(src));
-    memcpy(last, src, n * sizeof(*src));
-    v_store_n(dst, v_from_f16(last), n);
-}
-
-void ISA(widen_bf16)(float *dst, const uint16_t *src, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        dst[i] = f32_of_bf16(src[i]);
 }

@@ -1,10 +1,7 @@
 /* vector_avx512.inc.h - vectors of 16 lanes, fp32 (v16) and 32-bit integers (i16), for the kernels:
  * 16 lanes are one register. */
-#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/lanes.h"
 #include <immintrin.h>
-
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
 
 typedef __m512 v16;
 typedef __m512i i16;
@@ -172,4 +169,4 @@ static inline v16 v_from_int(i16 i) { return _mm512_cvtepi32_ps(i); }
 /* Each lane's number, -128 .. 127, in 8 bits. */
 static inline void i_store_s8(void *p, i16 i) { _mm_storeu_si128(p, _mm512_cvtepi32_epi8(i)); }
 
-#include "model-server/backend/cpu/kernels/vector_x86.inc.h"
+#include "model-server/backend/host/vector_x86.inc.h"

@@ -1,10 +1,7 @@
 /* vector_avx2.inc.h - vectors of 16 lanes, fp32 (v16) and 32-bit integers (i16), for the kernels:
  * 16 lanes are two registers. */
-#include "model-server/backend/cpu/kernels/kernels.h"
+#include "model-server/backend/host/lanes.h"
 #include <immintrin.h>
-
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
 
 typedef struct {
     __m256 l, h;
@@ -260,4 +257,4 @@ static inline void i_store_s8(void *p, i16 i)
 /* The low four bits of each lane as a number. */
 static inline v16 v_from_u4(i16 i) { return v_from_int(i_and(i, i_set(15))); }
 
-#include "model-server/backend/cpu/kernels/vector_x86.inc.h"
+#include "model-server/backend/host/vector_x86.inc.h"
