@@ -241,7 +241,7 @@ class Service(Process):
 VISION_TOKENS = ("<|vision_start|>", "<|image_pad|>", "<|vision_end|>")
 
 
-def give_eyes(folder):
+def give_vision(folder):
     """The demo's text side with the placeholders and the preprocessing of Qwen2.5-VL: a token for 28 x 28 pixels, at least 4."""
     tokenizer = json.loads((DEMO / "tokenizer.json").read_text())
     ids = {t: 2048 + i for i, t in enumerate(VISION_TOKENS)}
@@ -291,17 +291,17 @@ def check_preempted_and_killed(s, say, bodies, want):
 class Scripted(Process):
     """A router before a shard without a model (fake_shard.py), with the demo model's tokenizer and a template of one's own.
 
-    `template` shows messages any way it likes; what the model "says" stands in the prompt: see said_in_prompt. `eyes`: it is a
+    `template` shows messages any way it likes; what the model "says" stands in the prompt: see said_in_prompt. `takes_images`: it is a
     model of Qwen2.5-VL's kind, whose shard takes images."""
 
     post, events, metric = Service.post, Service.events, Service.metric
 
-    def __init__(self, template, script=None, args=(), eyes=False):
+    def __init__(self, template, script=None, args=(), takes_images=False):
         folder = scratch()
         model = folder / "model"
         model.mkdir()
-        if eyes:
-            give_eyes(model)
+        if takes_images:
+            give_vision(model)
         else:
             for name in ("tokenizer.json", "config.json"):
                 (model / name).symlink_to(DEMO / name)

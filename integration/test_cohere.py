@@ -141,7 +141,7 @@ def test_a_call_that_must_be(co):
 
 
 def test_images():
-    with Scripted(IMAGE_TEMPLATE, SCRIPT, eyes=True) as t:
+    with Scripted(IMAGE_TEMPLATE, SCRIPT, takes_images=True) as t:
         asked = [{"role": "user", "content": [text("What?"), part(SMALL)]}]
         assert said(client_of(t).chat(model="m", messages=asked, max_tokens=9)) == saw(where(t, asked)[0], 4, SMALL)
 

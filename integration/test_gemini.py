@@ -203,7 +203,7 @@ def test_levels_of_thinking():
 
 
 def test_images():
-    with Scripted(IMAGE_TEMPLATE, SCRIPT, eyes=True) as t:
+    with Scripted(IMAGE_TEMPLATE, SCRIPT, takes_images=True) as t:
         urlsafe = b64(SMALL).replace("+", "-").replace("/", "_")
         shown = {"role": "user", "parts": [{"text": "What?"}, {"inlineData": {"mimeType": "image/png", "data": urlsafe}}]}
         a = answer(t, contents=[shown], generationConfig={"maxOutputTokens": 9})

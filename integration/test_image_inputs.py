@@ -45,14 +45,14 @@ SCRIPT = {"takes_input_ids": True, "takes_images": True, "said_in_prompt": 0, "v
 
 @pytest.fixture(scope="module")
 def s():
-    with Scripted(TEMPLATE, SCRIPT, args=["--max-images", 3, "--max-image-pixels", 200000], eyes=True) as s:
+    with Scripted(TEMPLATE, SCRIPT, args=["--max-images", 3, "--max-image-pixels", 200000], takes_images=True) as s:
         yield s
 
 
 @pytest.fixture(scope="module")
 def blind():
     """The same tokenizer, before shards that take no images."""
-    with Scripted(TEMPLATE, {**SCRIPT, "takes_images": False}, eyes=True) as s:
+    with Scripted(TEMPLATE, {**SCRIPT, "takes_images": False}, takes_images=True) as s:
         yield s
 
 
@@ -219,7 +219,7 @@ def test_a_model_says_that_it_sees(s, blind):
     ],
 )  # fmt: skip
 def test_every_kind_of_template(template):
-    with Scripted(template, SCRIPT, eyes=True) as s:
+    with Scripted(template, SCRIPT, takes_images=True) as s:
         r = s.post("/v1/chat/completions/render", {"messages": [{"role": "user", "content": "Hello"}]})
         assert r.json()["prompt"] == "<|user|>Hello"
         seen = [{"role": "user", "content": [text("Hello"), part(SMALL)]}]

@@ -448,7 +448,7 @@ def test_who_waits_is_told_its_place():
             told = {i: [] for i in range(4)}
             done = 0
 
-            async def hear():
+            async def receive():
                 nonlocal done
                 kind, items = (await ws.recv()).split(" ", 1)
                 for item in json.loads(items):
@@ -466,9 +466,9 @@ def test_who_waits_is_told_its_place():
                 for i in range(1, 4):
                     await ask(ws, "GENERATE", stream_id=i, **long)
                 while not told[3]:
-                    await hear()
+                    await receive()
             while done < 4:
-                await hear()
+                await receive()
             assert told[0] == []  # it never waited
             for i in range(1, 4):  # nearer and nearer; a step that lasts less than the interval is not told
                 assert told[i] == sorted(told[i], reverse=True) and told[i][0] == i

@@ -134,7 +134,7 @@ def test_thinking_is_told_to_the_template(s, think, shown):
 
 
 def test_images():
-    with Scripted(IMAGE_TEMPLATE, SCRIPT, eyes=True) as t:
+    with Scripted(IMAGE_TEMPLATE, SCRIPT, takes_images=True) as t:
         asked = [{"role": "user", "content": [text("What?"), part(SMALL)]}]
         want = saw(where(t, asked)[0], 4, SMALL)
         options = {"num_predict": 9}

@@ -218,7 +218,7 @@ def test_in_the_background(slow, tmp_path, template):
         states = [c.responses.retrieve(i) for i in ids]
         assert [r.status for r in states] == ["cancelled", "incomplete"] * 6
         assert {text_of(r) for r in states[1::2]} == {text_of(want)}
-        # shards that die: it goes on; a router that dies: it has failed, and what was whole is there
+        # shards that end: it goes on; a router that ends: it has failed, and what was whole is there
         r = c.responses.create(background=True, **long)
         wait_for(lambda: s.audit()["requests"]["permits_held"] == 1)
         os.kill(s.shards()[0], signal.SIGKILL)

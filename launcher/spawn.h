@@ -1,7 +1,7 @@
 /* spawn.h - starts a child that cannot outlive the launcher.
  *
  * The child leads its own process group, so a Ctrl-C at the terminal reaches only the launcher,
- * which then stops the children in order. The kernel kills the child if the launcher dies in any
+ * which then stops the children in order. The kernel kills the child if the launcher ends in any
  * way. It reads from /dev/null and writes to two pipes. Call from the main thread only: the death
  * signal is tied to the thread that forks. */
 #ifndef LAUNCHER_SPAWN_H

@@ -1,5 +1,5 @@
-/* model-server logits: a model's logits for a prompt, as one JSON object. It tells errors of the
- * model from errors of sampling. */
+/* model-server logits: a model's logits for a prompt, as one JSON object. It distinguishes errors
+ * of the model from errors of sampling. */
 #include "common/buf.h"
 #include "common/cleanup.h"
 #include "common/log/log.h"

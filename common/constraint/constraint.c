@@ -259,7 +259,7 @@ bool constraint_room(struct constraint *c, term t)
     return true;
 }
 
-/* The row of t in `table`, possibly new; NULL: out of memory, which term_lost() remembers, because
+/* The row of t in `table`, possibly new; NULL: out of memory, which term_lost() reports, because
  * the bytes of an unknown row are not dead. Drops all rows if over the limit. */
 static uint32_t *row_of(struct constraint *c, uint32_t ***table, term t, size_t n)
 {

@@ -1,5 +1,5 @@
 /* The exporter. The thread that adds a span to the empty box arms the timer that empties it, so an
- * idle tracer never wakes up. One Export call is in flight at a time; the next timer or its
+ * idle tracer has no wake-ups. One Export call is in flight at a time; the next timer or its
  * completion sends the rest. Everything below "tracer thread" runs there. */
 #include "common/rpc/trace.h"
 #include "common/clock.h"

@@ -44,7 +44,7 @@ class Socket:
             size = struct.pack("!BQ", 0xFF, n)
         self.s.sendall(b"\x81" + size + b"\0\0\0\0" + data)  # a mask of zeros changes nothing
 
-    def hear(self):
+    def receive(self):
         while True:
             if len(self.buf) >= 2:
                 n, at = self.buf[1] & 127, 2
@@ -88,7 +88,7 @@ def lmtp_streams(s, prompt, streams, tokens):
             + json.dumps({"prompt": prompt, "max_tokens": tokens, "logit_bias": {"1": -100}, "stream_id": i})
         )
     while left:
-        frame = w.hear()
+        frame = w.receive()
         frames += 1
         left -= frame.count(b'"length"') + frame.count(b'"stop"')
         assert b'"error"' not in frame, frame
@@ -130,7 +130,7 @@ def continuation(s, rounds=24):
             )
             t, seen = time.perf_counter(), []
             while len(seen) < 16:
-                items = json.loads(w.hear().split(b" ", 1)[1])
+                items = json.loads(w.receive().split(b" ", 1)[1])
                 now = time.perf_counter()
                 if seen:
                     steps.append((now - t) / len(items))
@@ -152,7 +152,7 @@ def bias(s, vocab, rounds=8):
         text = "GENERATE " + json.dumps(ask)
         t = time.perf_counter()
         w.say(text)
-        frame = w.hear()
+        frame = w.receive()
         assert b'"error"' not in frame, frame
         if r > 1:
             seconds[r % 2].append(time.perf_counter() - t)
@@ -168,7 +168,7 @@ def many(s, held, tokens):
     for w in held:
         n = 0
         while n < tokens:
-            frame = w.hear()
+            frame = w.receive()
             assert b'"error"' not in frame, frame
             n += frame.count(b'"token"')
     return time.perf_counter() - t

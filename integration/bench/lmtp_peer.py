@@ -47,7 +47,7 @@ def one_run(w, asks):
         w.say("GENERATE " + json.dumps(a))
         sent[a["stream_id"]] = time.perf_counter()
     while open_:
-        frame = w.hear()
+        frame = w.receive()
         now = time.perf_counter()
         for i in json.loads(frame.split(b" ", 1)[1]):
             assert "error" not in i, i

@@ -8,7 +8,7 @@
 /* `ops` with a clock around each operation of a step. One at a time: what it found is the
  * program's. */
 const struct backend_ops *watch_ops(const struct backend_ops *ops);
-/* Forgets what was found until now, such as the model's warm-up. */
+/* Discards what was found until now, such as the model's warm-up. */
 void watch_reset(void);
 /* A line of a table for each operation, products apart by their weights' size: microseconds and
  * calls of a step, GB/s of weights; then what lies between the operations. */

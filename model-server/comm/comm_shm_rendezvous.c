@@ -1,7 +1,7 @@
 /* comm_shm_rendezvous.c - how ranks of one host find their segment.
  *
  * Rank 0 creates the complete segment without a name, and then links it under the group's name.
- * So a partial segment is never visible, and nothing is left if rank 0 dies before. The others
+ * So a partial segment is never visible, and nothing is left if rank 0 ends before. The others
  * look for the name. A segment whose rank 0 is dead belongs to a group that failed: rank 0
  * replaces it, the others wait for the replacement. */
 #include "common/clock.h"

@@ -163,7 +163,7 @@ static int shake_hands(struct tcp_peer *p, const struct cluster *c, int64_t end_
     return errno == ECONNRESET ? LINK_AGAIN : err_set(e, ERR_SYSTEM, "%s: TLS: %s", p->name, why);
 }
 
-/* The listener's answer to the hello. In TLS 1.3 a candidate also learns here that its own
+/* The listener's answer to the hello. In TLS 1.3 a candidate also detects here that its own
  * certificate was not accepted. */
 static int read_verdict(struct tcp_peer *p, const struct cluster *c, const struct greeting *g,
                         const struct hello *h, int64_t end_ms, struct err *e)

@@ -155,7 +155,7 @@ static void walk(struct stepper *st, struct gen *g, int thread)
     s->sibling.on = false;
 }
 
-/* A constraint has limits of memory and work, and remembers what it computed. Whether a mask fails
+/* A constraint has limits of memory and work, and caches what it computed. Whether a mask fails
  * may depend on which of its sequences came first. All ranks have to fail the same ones, so with
  * several ranks these sequences go in order. */
 static bool in_order(const struct stepper *st, const struct seq *s)

@@ -2,7 +2,7 @@
  *
  * It has its own address, so that clients with access to blocks can call nothing else, and one
  * thread. Clients are authenticated as `cluster` requires. Keys are hashes over whole prefixes: a
- * client can read only blocks of prompts that it knows. */
+ * client can read only blocks of prompts whose tokens it has. */
 #ifndef MODEL_SERVER_OFFLOAD_PEER_SERVER_H
 #define MODEL_SERVER_OFFLOAD_PEER_SERVER_H
 #include "common/cluster.h"

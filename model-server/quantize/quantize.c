@@ -99,7 +99,7 @@ static const float *numbers_of(void *arg, const char *name)
 /* Runs the original layer over the text; the tap records the inputs of its matrices. */
 static int observe(struct run *r, uint32_t layer, struct err *e)
 {
-    r->tap.wants = r->method->wants;
+    r->tap.needs = r->method->needs;
     tap_begin(&r->tap, r->walk);
     if (walk_load(r->walk, layer, e) || calibration_run(&r->calibration, layer, e))
         return -1;
@@ -111,7 +111,7 @@ static int propagate(struct run *r, uint32_t layer, struct layer_set *s, struct 
 {
     walk_drop(r->walk, layer);
     tap_end(&r->tap, r->walk);
-    r->tap.wants = 0;
+    r->tap.needs = 0;
     r->tap.replace = numbers_of;
     r->tap.arg = r;
     r->at = s;
@@ -171,8 +171,8 @@ static int choose(struct run *r, struct err *e)
     if (!(r->method = method_find(o->method, e)))
         return -1;
     r->target = r->method->layout ? &target_folder : &target_gguf;
-    r->calibrated = r->method->wants && !(o->calibration && strcmp(o->calibration, "none") == 0);
-    if (r->method->wants && !r->calibrated && r->method->layout)
+    r->calibrated = r->method->needs && !(o->calibration && strcmp(o->calibration, "none") == 0);
+    if (r->method->needs && !r->calibrated && r->method->layout)
         return err_set(e, ERR_VALIDATION,
                        "--method %s needs a text: --calibration none is not for it", o->method);
     const struct layout *l = r->method->layout;

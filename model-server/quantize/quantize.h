@@ -50,7 +50,7 @@ struct layer_tensor *layer_set_find(const struct layer_set *s, enum role r, int 
 
 struct method {
     const char *name;
-    unsigned wants;              /* input statistics, tap_wants */
+    unsigned needs;              /* input statistics, tap_needs */
     bool propagates;             /* the next layer's inputs come from the quantised layer */
     uint32_t bits, group;        /* defaults */
     bool symmetric;              /* default */

@@ -45,20 +45,20 @@ static void after(void *arg, const struct weight *w, const struct mat_part *part
 static bool room(struct tap *t, struct tap_input *in)
 {
     const size_t n = in->cols;
-    if (t->wants & TAP_SCALES && !in->sum) {
+    if (t->needs & TAP_SCALES && !in->sum) {
         in->sum = calloc(n, sizeof(float));
         in->most = calloc(n, sizeof(float));
     }
-    if (t->wants & TAP_SQUARES && !in->squares)
+    if (t->needs & TAP_SQUARES && !in->squares)
         in->squares = calloc(n, sizeof(double));
-    if (t->wants & TAP_MOMENTS && !in->moments)
+    if (t->needs & TAP_MOMENTS && !in->moments)
         in->moments = calloc(n * n, sizeof(float));
-    if (t->wants & TAP_ROWS && !in->sample)
+    if (t->needs & TAP_ROWS && !in->sample)
         in->sample = malloc((size_t)TAP_SAMPLE * n * sizeof(float));
-    const bool all = (!(t->wants & TAP_SCALES) || (in->sum && in->most)) &&
-                     (!(t->wants & TAP_SQUARES) || in->squares) &&
-                     (!(t->wants & TAP_MOMENTS) || in->moments) &&
-                     (!(t->wants & TAP_ROWS) || in->sample);
+    const bool all = (!(t->needs & TAP_SCALES) || (in->sum && in->most)) &&
+                     (!(t->needs & TAP_SQUARES) || in->squares) &&
+                     (!(t->needs & TAP_MOMENTS) || in->moments) &&
+                     (!(t->needs & TAP_ROWS) || in->sample);
     t->oom |= !all;
     return all;
 }
@@ -98,7 +98,7 @@ void tap_begin(struct tap *t, struct walk *w)
     const struct pack_watch watch = {before, after, t};
     t->every = t->every ? t->every : 1;
     walk_watch(w, &watch);
-    t->workers->ops->observe(t->workers->dev, t->wants ? observe : NULL, t);
+    t->workers->ops->observe(t->workers->dev, t->needs ? observe : NULL, t);
 }
 
 void tap_end(struct tap *t, struct walk *w)

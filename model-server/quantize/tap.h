@@ -8,7 +8,7 @@
 #include "model-server/model/walk.h"
 #include "model-server/quantize/workers.h"
 
-enum tap_wants {
+enum tap_needs {
     TAP_SCALES = 1,  /* sums and maxima of absolute values */
     TAP_SQUARES = 2, /* diagonal of the second moments */
     TAP_MOMENTS = 4, /* all second moments */
@@ -31,7 +31,7 @@ struct tap_input {
 };
 
 struct tap {
-    unsigned wants; /* tap_wants */
+    unsigned needs; /* tap_needs */
     uint64_t every; /* distance of sampled rows */
     const struct workers *workers;
     struct tap_input *inputs;

@@ -12,7 +12,7 @@ void service_begin(struct service *s, const char *what);
 struct seq_spec *read_requests(struct service *s, const Generate__V3__Batch *b, bool warmup,
                                struct rpc_mem *m);
 
-/* What the router learns of a batch that the engine keeps. NULL: out of memory. */
+/* The reply about a batch that the engine keeps. NULL: out of memory. */
 Generate__V3__CachedBatch *write_batch(const struct service *s, const struct batch *b,
                                        struct rpc_mem *m);
 /* Rank 0 answers for all: other ranks write nothing. */

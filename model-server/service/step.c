@@ -91,7 +91,7 @@ static bool write_stalled(const struct batch *b, struct rpc_mem *m, Generate__V3
     return c->n_tokens == n;
 }
 
-/* The step is done: without its reply the router lacks tokens, which DATA_LOSS tells it. Any other
+/* The step is done: without its reply the router lacks tokens, which DATA_LOSS means. Any other
  * status means that nothing was computed. */
 static int write_reply(struct service *s, const struct answer *a, struct rpc_call *call,
                        struct step_reply *r, struct err *e)

@@ -256,11 +256,11 @@ const struct guard *chat_guard(const struct chat *c) { return &c->guard; }
 
 /* ---------------------------------------------------------------- messages */
 
-const char *chat_check(cJSON *messages, bool eyes, int *index)
+const char *chat_check(cJSON *messages, bool takes_images, int *index)
 {
     *index = 0;
     for (cJSON *m = messages->child; m; m = m->next, ++*index) {
-        const char *what = message_check(m, eyes);
+        const char *what = message_check(m, takes_images);
         if (what)
             return what;
     }

@@ -69,7 +69,7 @@ bool chat_pairs(const struct chat *c);
 int chat_pair(const struct chat *c, const char *task, const char *query, const char *document,
               bool opens, struct buf *out, struct err *e);
 
-/* The fault of the messages (a static string), or NULL; *index is set to the message. `eyes`: the
- * model takes images. Opens the files in the messages: parts.h. */
-const char *chat_check(cJSON *messages, bool eyes, int *index);
+/* The fault of the messages (a static string), or NULL; *index is set to the message.
+ * `takes_images`: the model takes images. Opens the files in the messages: parts.h. */
+const char *chat_check(cJSON *messages, bool takes_images, int *index);
 #endif

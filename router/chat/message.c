@@ -17,7 +17,7 @@ cJSON *message_add(cJSON *list, const char *role, const char *text)
     return NULL;
 }
 
-const char *message_check(cJSON *m, bool eyes)
+const char *message_check(cJSON *m, bool takes_images)
 {
     cJSON *content = cJSON_GetObjectItemCaseSensitive(m, "content");
     if (!cJSON_IsObject(m))
@@ -25,7 +25,7 @@ const char *message_check(cJSON *m, bool eyes)
     if (!json_str(m, "role", NULL))
         return json_get(m, "role") ? "`role` must be a string" : "missing field `role`";
     if (cJSON_IsArray(content))
-        return parts_check(content, json_str(m, "role", ""), eyes);
+        return parts_check(content, json_str(m, "role", ""), takes_images);
     if (content && !cJSON_IsString(content) && !cJSON_IsNull(content))
         return "`content` must be a string or a list of parts";
     return NULL; /* null or absent: empty text, as in other servers */

@@ -25,9 +25,9 @@ struct message_form {
 /* Appends {"role", "content": text} to `list`, which owns the result. NULL: out of memory, and the
  * list is as before. */
 cJSON *message_add(cJSON *list, const char *role, const char *text);
-/* The fault of a message in OpenAI's format (a static string), or NULL. `eyes`: the model takes
- * images. Opens its files: parts.h. */
-const char *message_check(cJSON *m, bool eyes);
+/* The fault of a message in OpenAI's format (a static string), or NULL. `takes_images`: the model
+ * takes images. Opens its files: parts.h. */
+const char *message_check(cJSON *m, bool takes_images);
 /* Changes `m`, which message_check() accepts, to that form, with guards in its texts. -1: out of
  * memory. */
 int message_settle(cJSON *m, const struct guard *g, const struct message_form *f);

@@ -65,17 +65,18 @@ bool parts_is_thought(const cJSON *part)
 /* ---------------------------------------------------------------- validation */
 
 /* Why a part of this type is refused. */
-static const char *unknown_part(const char *type, bool eyes)
+static const char *unknown_part(const char *type, bool takes_images)
 {
     static const char *const videos[] = {"video_url", "video", "input_video", NULL};
     static const char *const audio[] = {"input_audio", "audio_url", "audio", NULL};
     if (is_any(type, videos))
-        return eyes ? "videos are not supported; frames may be sent as parts of type `image_url`"
-                    : "videos are not supported";
+        return takes_images
+                   ? "videos are not supported; frames may be sent as parts of type `image_url`"
+                   : "videos are not supported";
     if (is_any(type, audio))
         return "audio is not supported";
-    return eyes ? "a content part must have the type `text` or `image_url`"
-                : "a content part must have the type `text`";
+    return takes_images ? "a content part must have the type `text` or `image_url`"
+                        : "a content part must have the type `text`";
 }
 
 /* Replaces a file by its text, and sets *part to that. Returns what is wrong, or NULL. */
@@ -95,10 +96,10 @@ static const char *open_file(cJSON *parts, cJSON **part)
     return NULL;
 }
 
-const char *parts_check(cJSON *parts, const char *role, bool eyes)
+const char *parts_check(cJSON *parts, const char *role, bool takes_images)
 {
     for (cJSON *p = parts->child; p; p = p->next) {
-        const char *type = type_of(p), *wrong = picture_check(p, role, eyes);
+        const char *type = type_of(p), *wrong = picture_check(p, role, takes_images);
         if (wrong)
             return wrong;
         if (picture_is(p) || parts_is_thought(p) || text_of(p))
@@ -109,7 +110,7 @@ const char *parts_check(cJSON *parts, const char *role, bool eyes)
             return wrong;
         return is_any(type, texts)        ? "missing field `text`"
                : !strcmp(type, "refusal") ? "missing field `refusal`"
-                                          : unknown_part(type, eyes);
+                                          : unknown_part(type, takes_images);
     }
     return NULL;
 }

@@ -8,10 +8,10 @@
 #include <cjson/cJSON.h>
 #include <stdbool.h>
 
-/* The fault of the parts of a message of `role` (a static string), or NULL. `eyes`: the model takes
- * images. Files become parts of type `text`, so that each is decoded once, however often the prompt
- * is rendered. */
-const char *parts_check(cJSON *parts, const char *role, bool eyes);
+/* The fault of the parts of a message of `role` (a static string), or NULL. `takes_images`: the
+ * model takes images. Files become parts of type `text`, so that each is decoded once, however
+ * often the prompt is rendered. */
+const char *parts_check(cJSON *parts, const char *role, bool takes_images);
 
 /* Converts the parts of `message`, which parts_check() accepts: text of any kind becomes `text`.
  * Reasoning of an assistant becomes `reasoning_content`; with `thoughts` (a template that renders

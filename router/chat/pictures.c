@@ -29,11 +29,11 @@ static struct ask_image image_of(const cJSON *part)
     return (struct ask_image){.url = url, .n_url = n, .where = json_str(part, "where", NULL)};
 }
 
-const char *picture_check(const cJSON *part, const char *role, bool eyes)
+const char *picture_check(const cJSON *part, const char *role, bool takes_images)
 {
     if (!picture_is(part))
         return NULL;
-    if (!eyes)
+    if (!takes_images)
         return "image inputs are not supported by this model";
     if (strcmp(role, "user") != 0 && strcmp(role, "tool") != 0)
         return "images may stand in messages of the roles `user` and `tool` only";

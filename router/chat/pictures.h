@@ -11,9 +11,9 @@
 
 /* Is the part an image? */
 bool picture_is(const cJSON *part);
-/* The fault of a part of a message of `role` (a static string), or NULL. `eyes`: the model takes
- * images. */
-const char *picture_check(const cJSON *part, const char *role, bool eyes);
+/* The fault of a part of a message of `role` (a static string), or NULL. `takes_images`: the model
+ * takes images. */
+const char *picture_check(const cJSON *part, const char *role, bool takes_images);
 /* Collects the images of all messages, in order, into q->images; their strings stay owned by the
  * messages. A part's `where` is the client's name for it. Call picture_check() first. */
 int pictures_collect(const cJSON *messages, struct arena *a, struct ask *q, struct err *e);

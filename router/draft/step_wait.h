@@ -35,7 +35,7 @@ struct step_wait {
 void step_wait_init(struct step_wait *w, const struct step_wait_options *o);
 /* Called when a wait has ended, with the drafts that are available. */
 void step_wait_on_ready(struct step_wait *w, void (*ready)(void *arg), void *arg);
-/* Forgets what was learnt of the draft shards: the next ones may run on another machine. */
+/* Discards what was measured of the draft shards: the next ones may run on another machine. */
 void step_wait_new_shards(struct step_wait *w);
 /* May a wait begin? False while a timer is pending, or after missed deadlines. */
 bool step_wait_allowed(const struct step_wait *w);

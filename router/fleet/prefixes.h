@@ -1,7 +1,7 @@
 /* prefixes.h - an estimate of the prompt prefixes that a replica has in its cache.
  *
- * It records what was sent to the replica and never asks it. A prefix is a list of hashes, one per
- * block, each over all content before it, including adapter and salt. The index holds as many
+ * It records what was sent to the replica, without calls to it. A prefix is a list of hashes, one
+ * per block, each over all content before it, including adapter and salt. The index holds as many
  * hashes as the replica's cache has blocks, and evicts the least recently used, as the cache does.
  * A wrong estimate costs computation, never correctness: the replica compares tokens.
  *

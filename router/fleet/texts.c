@@ -84,7 +84,7 @@ struct fleet_texts *fleet_fail_texts(struct fleet *f, const char *why)
 
 /* ---------------------------------------------------------------- dispatch */
 
-/* Also asks replicas that do not answer for their health. */
+/* Also requests the health of replicas that do not answer. */
 static struct replica *pick(struct fleet *f, const struct fleet_texts *t)
 {
     struct pick_candidate c[REPLICAS_MAX];

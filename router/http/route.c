@@ -132,7 +132,7 @@ void routes_markdown(struct buf *out)
         "Requests wait in turns by tokens served: one account for each value of "
         "`x-gateway-inference-fairness-id`, else for each key in `Authorization`; with "
         "`--api-key`, "
-        "`user` of OpenAI's bodies tells its users apart. Within an account the lowest `priority` "
+        "`user` of OpenAI's bodies separates its users. Within an account the lowest `priority` "
         "(in "
         "`parameters`, or beside OpenAI's fields; default 0) runs first, then the oldest; every "
         "eighth turn is the oldest one's.\n"

@@ -16,7 +16,7 @@ enum {
 #define FIRST_PATIENCE_NS INT64_C(120000000000) /* hang threshold until step times are known */
 
 /* ------------------------------------------------------------------ answers */
-/* Learns the cost of recomputing a token. */
+/* Measures the cost of recomputing a token. */
 static void learn_token(struct scheduler *s, double ns)
 {
     s->token_ns = s->token_ns > 0 ? 0.8 * s->token_ns + 0.2 * ns : ns;

@@ -1,5 +1,5 @@
 /* Ranks with a device each: sums in rank order by every way (peers' memory, NCCL, the hosts), steps
- * with collectives replayed as graphs, and what happens when a rank dies, stays away or differs.
+ * with collectives replayed as graphs, and what happens when a rank ends, is absent or differs.
  *
  * Every rank is a process (cuda_ranks.h). What needs the double is left out on a GPU. */
 #include "tests/golden/cuda_ranks.h"
@@ -232,7 +232,8 @@ static void stages_have_the_bits_of_one(void **state)
     munmap(out, sizeof(*out));
 }
 
-/* Rank 1, another stage, dies before it sends; rank 0 is told by name, with collectives around. */
+/* Rank 1, another stage, ends before it sends; the error of rank 0 names it, with collectives
+ * around. */
 static void lose_stage(struct rank *r)
 {
     struct err e = ERR_INIT;
@@ -315,7 +316,7 @@ static void ranks_replay_together_or_not_at_all(void **state)
 
 /* ---------------------------------------------------------------- losses */
 
-/* Rank 1 dies after a sum; rank 0 is told in time, by name, and every time it asks. */
+/* Rank 1 ends after a sum; every later call of rank 0 fails in time and names it. */
 static void lose_one(struct rank *r)
 {
     struct err e = ERR_INIT;
@@ -356,7 +357,7 @@ static void a_lost_rank_is_an_error(void **state)
     unsetenv("CUDA_DOUBLE_NCCL_S");
 }
 
-/* Rank 1 fails inside a step of decodes, on its own: no memory. Rank 0 hears of it in that step. */
+/* Rank 1 fails inside a step of decodes, on its own: no memory. Rank 0 fails in that step, too. */
 static void fail_one(struct rank *r)
 {
     static struct bench_seq s;

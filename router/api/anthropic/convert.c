@@ -17,7 +17,7 @@ struct turn { /* the message being built */
     struct buf thoughts;
     cJSON *calls;                  /* calls of the assistant */
     uint32_t message, block, part; /* position; part: of a block's content, from 1 */
-    bool eyes;                     /* the model takes images */
+    bool takes_images;             /* the model takes images */
 };
 
 static void refuse_block(struct turn *t, const cJSON *block)
@@ -131,12 +131,12 @@ static void read_result(struct turn *t, const cJSON *content, struct convert_con
         t->part++;
         if (!strcmp(type, "text")) {
             buf_str(&out->text, json_str(k, "text", ""));
-        } else if (!strcmp(type, "image") && t->eyes) {
+        } else if (!strcmp(type, "image") && t->takes_images) {
             read_image(t, k, out);
         } else if (!read_foreign(t, k, &out->text)) {
             body_warn(t->b, "messages: content of type %.40s in a tool_result is left out", type);
             buf_fmt(&out->text, "[%.40s left out: this model reads %s only]", type,
-                    t->eyes ? "text and images" : "text");
+                    t->takes_images ? "text and images" : "text");
         }
     }
     t->part = 0;
@@ -240,12 +240,15 @@ static void read_message(struct turn *t, const cJSON *m)
     end_message(t, role, text != NULL);
 }
 
-static cJSON *messages(struct body *b, struct object root, bool eyes)
+static cJSON *messages(struct body *b, struct object root, bool takes_images)
 {
     const cJSON *list = body_get(b, root, "messages", true);
     const cJSON *system = body_get(b, root, "system", false);
-    struct turn t = {
-        .b = b, .root = root, .field = "messages", .list = cJSON_CreateArray(), .eyes = eyes};
+    struct turn t = {.b = b,
+                     .root = root,
+                     .field = "messages",
+                     .list = cJSON_CreateArray(),
+                     .takes_images = takes_images};
     if (list && !cJSON_IsArray(list))
         body_mistyped(b, root, "messages", list, "a sequence");
     else if (list && !list->child)
@@ -454,10 +457,10 @@ static void effort(struct body *b, struct object root, cJSON *chat)
         cJSON_AddStringToObject(chat, "reasoning_effort", word);
 }
 
-cJSON *messages_convert(struct body *b, struct object root, bool can_think, bool eyes)
+cJSON *messages_convert(struct body *b, struct object root, bool can_think, bool takes_images)
 {
     cJSON *chat = cJSON_CreateObject();
-    cJSON_AddItemToObject(chat, "messages", messages(b, root, eyes));
+    cJSON_AddItemToObject(chat, "messages", messages(b, root, takes_images));
     tools(b, root, chat);
     thinking(b, root, can_think, chat);
     effort(b, root, chat);

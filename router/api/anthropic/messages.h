@@ -12,7 +12,7 @@ int messages_generate(struct call *c, const struct chat_request *r, struct err *
 
 /* Converts the body to a chat completion body for chat_prepare(): `system` first, tool results as
  * separate messages, thinking as `reasoning_content`, images as `image_url`. `can_think`: the
- * model's template supports reasoning; `eyes`: the model takes images. Caller frees; undefined
- * content if the body was failed. */
-cJSON *messages_convert(struct body *b, struct object root, bool can_think, bool eyes);
+ * model's template supports reasoning; `takes_images`: the model takes images. Caller frees;
+ * undefined content if the body was failed. */
+cJSON *messages_convert(struct body *b, struct object root, bool can_think, bool takes_images);
 #endif

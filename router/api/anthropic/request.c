@@ -92,6 +92,6 @@ int messages_parse(struct call *c, bool counting, struct chat_request *r, struct
     r->split = true;
     read_sampling(&b, root, counting, q);
     bool can_think = chat_style(c->edge->chat, json_get(b.root, "tools") != NULL).reasoning;
-    bool eyes = edge_media(c->edge).vision != NULL;
-    return chat_prepare_tree(c, &b, messages_convert(&b, root, can_think, eyes), r, e);
+    bool takes_images = edge_media(c->edge).vision != NULL;
+    return chat_prepare_tree(c, &b, messages_convert(&b, root, can_think, takes_images), r, e);
 }

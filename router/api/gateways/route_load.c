@@ -20,9 +20,10 @@ static void reply(struct call *c)
 const struct route route_load = {
     .method = "GET",
     .paths = {"/load", "/get_load"},
-    .summary = "Generations of the first model that run and wait: `server_load` is their sum "
-               "(vLLM's); `/get_load` tells them as SGLang does, with the tokens of the KV blocks "
-               "in use.",
+    .summary =
+        "Generations of the first model that run and wait: `server_load` is their sum "
+        "(vLLM's); `/get_load` reports them as SGLang does, with the tokens of the KV blocks "
+        "in use.",
     .probe = true,
     .access = ACCESS_DESCRIBES,
     .reply = reply,

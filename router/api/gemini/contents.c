@@ -15,8 +15,8 @@ struct turn { /* the message being built */
     struct convert_content content;
     struct buf thoughts;
     cJSON *calls;
-    uint32_t message, part; /* position */
-    bool eyes, model;       /* the role is the model's */
+    uint32_t message, part;   /* position */
+    bool takes_images, model; /* the role is the model's */
 };
 
 static void refuse(struct turn *t, const char *why)
@@ -48,7 +48,7 @@ static void read_file(struct turn *t, const cJSON *file, struct convert_content 
     snprintf(where, sizeof(where), "contents[%u].parts[%u]", t->message, t->part);
     if (!data && !uri)
         refuse(t, "`inlineData` has `mimeType` and `data`, `fileData` has `fileUri`");
-    else if (begins(mime, "image/") && !t->eyes)
+    else if (begins(mime, "image/") && !t->takes_images)
         refuse(t, "this model does not take images");
     else if (begins(mime, "image/"))
         convert_picture(out,
@@ -56,7 +56,8 @@ static void read_file(struct turn *t, const cJSON *file, struct convert_content 
     else if (data && (begins(mime, "text/") || !strcmp(mime, "application/json")))
         convert_picture(out, text_file(data, json_str(file, "displayName", "")));
     else
-        refuse(t, t->eyes ? "only text and images are supported" : "only text is supported");
+        refuse(t,
+               t->takes_images ? "only text and images are supported" : "only text is supported");
 }
 
 /* ---------------------------------------------------------------- calls and results */
@@ -103,7 +104,7 @@ static void read_result(struct turn *t, const cJSON *result)
     add_output(response, &content.text);
     for (const cJSON *p = json_first(json_get(result, "parts")); p; p = p->next) {
         const cJSON *file = json_get(p, "inlineData");
-        if (t->eyes && begins(json_str(file, "mimeType", ""), "image/"))
+        if (t->takes_images && begins(json_str(file, "mimeType", ""), "image/"))
             read_file(t, file, &content);
         else
             buf_str(&content.text, "[a file is left out]");
@@ -202,10 +203,10 @@ static void read_system(struct turn *t, const cJSON *system)
         end_message(t, "system");
 }
 
-cJSON *gemini_messages(struct body *b, struct object root, bool eyes)
+cJSON *gemini_messages(struct body *b, struct object root, bool takes_images)
 {
     const cJSON *contents = body_get(b, root, "contents", true);
-    struct turn t = {.b = b, .list = cJSON_CreateArray(), .eyes = eyes};
+    struct turn t = {.b = b, .list = cJSON_CreateArray(), .takes_images = takes_images};
     read_system(&t, json_get(root.json, "systemInstruction"));
     if (cJSON_IsObject(contents))
         read_content(&t, contents);

@@ -21,8 +21,8 @@ const char *gemini_model(struct call *c, const char **action);
 int gemini_parse(struct call *c, bool stream, struct chat_request *r, struct err *e);
 
 /* contents.c: `systemInstruction` and `contents` of `root` as OpenAI's `messages`, owned by the
- * caller. `eyes`: the model takes images. Faults are recorded in `b`. */
-cJSON *gemini_messages(struct body *b, struct object root, bool eyes);
+ * caller. `takes_images`: the model takes images. Faults are recorded in `b`. */
+cJSON *gemini_messages(struct body *b, struct object root, bool takes_images);
 
 /* schema.c: renames the members of a whole body from snake case to camel case, except inside the
  * client's own objects: arguments, results, schemas. */

@@ -20,8 +20,9 @@ static void refuse(struct body *b, struct object root)
         if (asks(json_get(root.json, names[i])))
             body_fail(b, root, names[i], "`%s` is not supported", names[i]);
     if (asks(json_get(root.json, "n_probs")) && asks(json_get(root.json, "post_sampling_probs")))
-        body_fail(b, root, "post_sampling_probs",
-                  "`post_sampling_probs` is not supported: `n_probs` tells what the model gave");
+        body_fail(
+            b, root, "post_sampling_probs",
+            "`post_sampling_probs` is not supported: `n_probs` returns those before sampling");
     if (json_get(root.json, "samplers"))
         body_warn(b, "samplers: the order is fixed");
     if (asks(json_get(root.json, "min_keep")))

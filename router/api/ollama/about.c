@@ -76,7 +76,7 @@ void ollama_details(struct buf *out, const struct edge *g)
     buf_str(out, "\"}");
 }
 
-/* The model's commit if that is known, else SHA-256 of what tells it apart: its name, and what its
+/* The model's commit if that is known, else SHA-256 of what identifies it: its name, and what its
  * shards say. Clients print the first twelve characters. */
 static void print_digest(struct buf *out, const struct edge *g, const char *name)
 {

@@ -9,7 +9,7 @@
 #include "router/generate/constrain.h"
 #include <string.h>
 
-static const cJSON *read_messages(struct body *b, struct object root, bool eyes)
+static const cJSON *read_messages(struct body *b, struct object root, bool takes_images)
 {
     int index;
     if (!body_get(b, root, "messages", true))
@@ -19,7 +19,7 @@ static const cJSON *read_messages(struct body *b, struct object root, bool eyes)
         body_mistyped(b, root, "messages", m, "a sequence");
         return NULL;
     }
-    const char *what = chat_check(m, eyes, &index);
+    const char *what = chat_check(m, takes_images, &index);
     if (what)
         body_fail(b, root, "messages", "messages[%d]: %s", index, what);
     return m;
@@ -362,8 +362,8 @@ static int prepare(struct call *c, struct body *b, struct object chat, struct ch
 {
     if (choose_template(c, b, chat, r, e) != 0)
         return -1;
-    const bool eyes = edge_media(c->edge).vision != NULL;
-    const cJSON *messages = read_messages(b, chat, eyes);
+    const bool takes_images = edge_media(c->edge).vision != NULL;
+    const cJSON *messages = read_messages(b, chat, takes_images);
     struct ask *q = r->openai->asks;
     if (tools_read(b, chat, &r->tools, e) != 0 || b->failed)
         return -1;

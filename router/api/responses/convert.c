@@ -15,9 +15,9 @@ struct talk { /* the conversation being built */
     struct body *b;
     struct object root;
     cJSON *list;
-    cJSON *assistant; /* the message that receives the assistant's next call or text */
-    bool eyes;        /* the model takes images */
-    const char *key;  /* of the items in the body */
+    cJSON *assistant;  /* the message that receives the assistant's next call or text */
+    bool takes_images; /* the model takes images */
+    const char *key;   /* of the items in the body */
     /* a member that grows by many items: its text, which the message does not have yet */
     cJSON *grows; /* the message; NULL: none */
     const char *grows_key;
@@ -159,7 +159,7 @@ static void seen_message(struct talk *t, const cJSON *item)
 
 static void message(struct talk *t, const cJSON *item)
 {
-    if (t->eyes && has_images(json_get(item, "content")) &&
+    if (t->takes_images && has_images(json_get(item, "content")) &&
         !strcmp(json_str(item, "role", ""), "user")) {
         seen_message(t, item);
         return;
@@ -241,7 +241,7 @@ static void read_output(struct talk *t, const cJSON *output, struct convert_cont
             buf_str(text, words);
             continue;
         }
-        if (t->eyes && !strcmp(type, "input_image")) {
+        if (t->takes_images && !strcmp(type, "input_image")) {
             read_image(t, part, out);
             continue;
         }
@@ -249,7 +249,7 @@ static void read_output(struct talk *t, const cJSON *output, struct convert_cont
             continue;
         body_warn(t->b, "input: content of type %.40s in the output of a call is left out", type);
         buf_fmt(text, "[%.40s left out: this model reads %s only]", type,
-                t->eyes ? "text and images" : "text");
+                t->takes_images ? "text and images" : "text");
     }
 }
 
@@ -371,8 +371,11 @@ static cJSON *messages(struct body *b, struct object root, const struct response
     const bool alone = p->n_history == 0 && !p->warm; /* else the input may be empty */
     const cJSON *input = body_get(b, root, "input", alone);
     const char *instructions = body_str(b, root, "instructions", false);
-    struct talk t = {
-        .b = b, .root = root, .list = cJSON_CreateArray(), .eyes = p->eyes, .key = "input"};
+    struct talk t = {.b = b,
+                     .root = root,
+                     .list = cJSON_CreateArray(),
+                     .takes_images = p->takes_images,
+                     .key = "input"};
     if (instructions && *instructions)
         add_message(&t, "system", instructions);
     for (uint32_t i = 0; i < p->n_history; i++)
@@ -396,9 +399,13 @@ static cJSON *messages(struct body *b, struct object root, const struct response
 }
 
 void responses_check_items(struct body *b, struct object root, const char *key, const cJSON *items,
-                           bool eyes)
+                           bool takes_images)
 {
-    struct talk t = {.b = b, .root = root, .list = cJSON_CreateArray(), .eyes = eyes, .key = key};
+    struct talk t = {.b = b,
+                     .root = root,
+                     .list = cJSON_CreateArray(),
+                     .takes_images = takes_images,
+                     .key = key};
     uint32_t n = 0;
     for (const cJSON *k = json_first(items); k && !b->failed; k = k->next) {
         body_item(b, key, n++);

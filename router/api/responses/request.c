@@ -117,7 +117,7 @@ int responses_parse(struct call *c, struct chat_request *r, struct responses *p,
     read_text_format(&b, root, p, q);
     refuse(&b, root);
     p->id = o->id;
-    p->eyes = edge_media(c->edge).vision != NULL;
+    p->takes_images = edge_media(c->edge).vision != NULL;
     response_stored_read(c, &b, root, p);
     if (c->shared)
         socket_read(c, &b, root, o, p);

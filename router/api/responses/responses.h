@@ -40,16 +40,17 @@ struct responses {    /* state for the formats, in the call's arena */
     const char *forced;          /* the custom tool whose input is the content; NULL: none */
     struct custom_reader reader; /* of the open call of a custom tool, and its input so far */
     struct buf custom_input;
-    const char *id;               /* of the response */
-    bool compact;                 /* a summary is asked for: compact.h */
-    const char *kept;             /* of a compaction: JSON of the items in front of it */
-    bool store, background, eyes; /* eyes: the model takes images */
-    const char *previous;         /* the response it continues; NULL: none */
-    bool remembered;              /* that is the last one of the WebSocket, not of the store */
-    bool warm;                    /* nothing is generated: the prompt is computed for later ones */
-    const char *lane;             /* `stream_id`, which the events repeat; NULL: none */
-    const char *whole;            /* on a WebSocket: all items before the answer, as JSON */
-    const char *conversation;     /* that it is part of; NULL: none */
+    const char *id;   /* of the response */
+    bool compact;     /* a summary is asked for: compact.h */
+    const char *kept; /* of a compaction: JSON of the items in front of it */
+    bool store, background;
+    bool takes_images;        /* the model does */
+    const char *previous;     /* the response it continues; NULL: none */
+    bool remembered;          /* that is the last one of the WebSocket, not of the store */
+    bool warm;                /* nothing is generated: the prompt is computed for later ones */
+    const char *lane;         /* `stream_id`, which the events repeat; NULL: none */
+    const char *whole;        /* on a WebSocket: all items before the answer, as JSON */
+    const char *conversation; /* that it is part of; NULL: none */
     /* its own items as JSON; if `store` or `conversation`, or on a WebSocket */
     const char *input;
     const cJSON *const *history; /* earlier lists of items of the conversation */
@@ -90,7 +91,7 @@ cJSON *responses_convert(struct body *b, struct object root, struct responses *p
 void responses_usage(struct buf *out, const struct call *c);
 /* Can these items be the input of a request? If not, fails the body, naming `key`. */
 void responses_check_items(struct body *b, struct object root, const char *key, const cJSON *items,
-                           bool eyes);
+                           bool takes_images);
 /* tools.c: sets `tools`, `tool_choice` and `parallel_tool_calls` of `chat`, which already has
  * messages. */
 void responses_tools(struct body *b, struct object root, cJSON *chat, struct responses *p);

@@ -80,8 +80,8 @@ static void reply(struct call *c)
     buf_str(out, "{\"model_id\":");
     buf_json_str(out, g->model_id, strlen(g->model_id));
     text(out, "model_sha", g->model_sha);
-    const bool eyes = open && edge_media(g).vision;
-    text(out, "model_pipeline_tag", eyes ? "image-text-to-text" : NULL);
+    const bool takes_images = open && edge_media(g).vision;
+    text(out, "model_pipeline_tag", takes_images ? "image-text-to-text" : NULL);
     text(out, "model_dtype", open ? g->limits.dtype : NULL);
     text(out, "model_device_type", open ? g->limits.device : NULL);
     text(out, "quantize", open && *g->limits.quantize ? g->limits.quantize : NULL);
@@ -98,7 +98,7 @@ static void reply(struct call *c)
     text(out, "version", VERSION);
     text(out, "sha", NULL);
     text(out, "docker_label", NULL);
-    if (eyes)
+    if (takes_images)
         buf_str(out, ",\"input_modalities\":[\"text\",\"image\"]");
     if (open && g->limits.task > TASK_GENERATE)
         model_type(out, &g->limits);

@@ -105,7 +105,8 @@ static void a_shard_of_many(void **state)
     end(&f);
 }
 
-/* The router learns where it will be, the shards verify drafts and leave it a quarter of the cores.
+/* The router is given the address of the draft shards, the shards verify drafts and leave it a
+ * quarter of the cores.
  */
 static void a_draft_model(void **state)
 {

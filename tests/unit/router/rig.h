@@ -369,7 +369,7 @@ UNUSED static void say(int fd, const char *s, size_t n)
 }
 
 /* All bytes until the server closes (or ten seconds of silence). */
-UNUSED static char *hear(int fd, struct buf *b)
+UNUSED static char *receive(int fd, struct buf *b)
 {
     char tmp[65536];
     buf_reset(b);
@@ -403,7 +403,7 @@ UNUSED static char *ask_raw(const struct rig *r, const char *request, struct buf
 {
     int fd = dial(r);
     say(fd, request, strlen(request));
-    char *p = hear(fd, b);
+    char *p = receive(fd, b);
     close(fd);
     return p;
 }

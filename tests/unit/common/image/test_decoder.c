@@ -203,7 +203,7 @@ static void *kill_later(void *arg)
     return NULL;
 }
 
-/* Stopped, so that the image is in its hands when it dies. */
+/* Stopped, so that it has the image when it is killed. */
 static void killed_over_an_image(void **state)
 {
     (void)state;
@@ -299,7 +299,7 @@ static void *start_and_end(void *arg)
     return NULL;
 }
 
-/* The process dies with the thread that started it. The next call starts another. */
+/* The process ends with the thread that started it. The next call starts another. */
 static void its_starter_ended(void **state)
 {
     (void)state;

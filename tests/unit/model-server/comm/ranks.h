@@ -234,7 +234,7 @@ static int grid_of_two(int rank, int world) { return grid(rank, world, 2); }
 static int grid_of_one(int rank, int world) { return grid(rank, world, 1); }
 static int grid_of_all(int rank, int world) { return grid(rank, world, world); }
 
-/* Rank 1 dies while rank 0 waits for a message of rank 2, which waits for rank 1: all errors name
+/* Rank 1 ends while rank 0 waits for a message of rank 2, which waits for rank 1: all errors name
  * rank 1, by its number in the whole group. */
 static int one_dies_apart(int rank, int world)
 {

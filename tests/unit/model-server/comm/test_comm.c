@@ -45,7 +45,7 @@ static void gathering_keeps_the_order_of_ranks(void **state)
 
 /* ---------------------------------------------------------------- failures */
 
-/* Rank 1 dies in the middle; the others must say so, at once and again. */
+/* Rank 1 ends in the middle; the calls of the others fail, at once and again. */
 static int one_dies(int rank, int world)
 {
     struct err e = ERR_INIT;

@@ -1,5 +1,5 @@
 /* test_comm_tcp.c - the same collectives over TCP, between processes of this machine: exact and
- * equal sums. A rank that dies, leaves, is late, is absent or does not belong is named to all. */
+ * equal sums. A rank that ends, leaves, is late, is absent or does not belong is named to all. */
 #include "common/cluster.h"
 #include "tests/certs.h"
 #include "tests/unit/model-server/comm/ranks.h"
@@ -17,7 +17,7 @@ static struct cluster cluster; /* zeroed: open */
 static const char late_name[] = "rank-0.late.test";
 static int unknown_for; /* look-ups of late_name that fail, in this process */
 
-/* In place of libc's: a resolver that learns the name after some questions. */
+/* In place of libc's: a resolver that has the name after some queries. */
 int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
                 struct addrinfo **out)
 {

@@ -63,10 +63,10 @@ static void templates_see_parts_or_text(void **state)
     cJSON_Delete(messages);
 }
 
-static const char *checked(const char *part, const char *role, bool eyes)
+static const char *checked(const char *part, const char *role, bool takes_images)
 {
     cJSON *p = parsed(part);
-    const char *wrong = picture_check(p, role, eyes);
+    const char *wrong = picture_check(p, role, takes_images);
     cJSON_Delete(p);
     return wrong;
 }

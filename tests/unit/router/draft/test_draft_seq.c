@@ -1,4 +1,4 @@
-/* A draft sequence against a draft shard that is played here: what the draft sequence believes
+/* A draft sequence against a draft shard that is played here: what the draft sequence assumes
  * about the shard's tokens and KV is true, whatever the served model decides and in whatever order
  * both are heard of. */
 #include "router/draft/draft_seq.h"

@@ -291,7 +291,7 @@ static void a_body_over_the_limit_is_413_not_a_reset(void **state)
     int fd = dial(&rig);
     say(fd, head, strlen(head));
     say(fd, memset(junk, 'x', n), n);
-    assert_int_equal(status_of(hear(fd, &b)), 413);
+    assert_int_equal(status_of(receive(fd, &b)), 413);
     close(fd);
     free(junk);
     free(head);
@@ -309,7 +309,7 @@ static void one_connection_serves_many_requests(void **state)
     buf_str(&all, "GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     int fd = dial(&rig), seen = 0;
     say(fd, all.p, all.len);
-    for (const char *p = hear(fd, &b); (p = strstr(p, "{\"generated_text\":\"a\"}")); p++)
+    for (const char *p = receive(fd, &b); (p = strstr(p, "{\"generated_text\":\"a\"}")); p++)
         seen++;
     assert_int_equal(seen, 20);
     close(fd);
@@ -361,7 +361,7 @@ static void a_slow_reader_is_cut_off_and_costs_little(void **state)
     say(fd, req, strlen(req));
     wait_for(&rig.fleet.cancels, cancels + 1);
     rig_settle(&rig);
-    hear(fd, &b);
+    receive(fd, &b);
     assert_true(b.len < 8000000);
     assert_null(strstr(b.p, "\"details\":{"));
     close(fd);
@@ -410,7 +410,7 @@ static void draining_refuses_new_and_finishes_old(void **state)
     p = ask_raw(&rig, "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", &b);
     assert_int_equal(status_of(p), 503);
     must_have(p, "{\"error\":\"unhealthy\",\"error_type\":\"healthcheck\"}");
-    must_have(hear(fd, &b), "\"index\":300,");
+    must_have(receive(fd, &b), "\"index\":300,");
     rig.edge.draining = false;
     close(fd);
     free(req);

@@ -98,8 +98,8 @@ static void dawdlers_are_closed(void **state)
             break;
         send(body, " ", 1, MSG_NOSIGNAL);
     }
-    hear(head, &b);
-    hear(body, &b);
+    receive(head, &b);
+    receive(body, &b);
     assert_true(clock_ms() - t < 15000);
     close(head);
     close(body);
@@ -152,8 +152,8 @@ static void stopping_cuts_what_is_open(void **state)
     wait_for(&r.fleet.submitted, 2);
     rig_stop(&r);
     assert_int_equal(r.fleet.cancels, 2);
-    hear(a, &b);
-    hear(c, &b);
+    receive(a, &b);
+    receive(c, &b);
     close(a);
     close(c);
     free(stream);

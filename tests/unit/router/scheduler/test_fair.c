@@ -110,7 +110,7 @@ static void a_pause_saves_up_no_claim(void **state)
     put(&a[31], 1, 0);
     put(&b[30], 2, 0);
     assert_ptr_equal(serve(50000), &a[31]);
-    put(&a[32], 1, 0); /* gone and back: it owes what it took before b's eyes */
+    put(&a[32], 1, 0); /* gone and back: what it took while b waited still counts */
     put(&b[31], 2, 0);
     assert_ptr_equal(serve(10), &b[30]);
     assert_ptr_equal(serve(10), &b[31]);

@@ -121,7 +121,7 @@ static void followers_begin_from_the_leaders_state(void **state)
     (void)state;
     g->shard[0]->hold = 1;
     infer_submit(g->infer, &other->r);
-    assert_true(wait_for(hangs, g)); /* the leader waits, and hears of its followers */
+    assert_true(wait_for(hangs, g)); /* the leader waits while its followers come */
     for (uint32_t i = 0; i < 4; i++) {
         c[i] = client_new(5, 11, 9); /* shorter than what others stop for */
         c[i]->r.same = i ? &c[0]->r : NULL;

@@ -147,7 +147,7 @@ static void test_lines(void **state)
     usleep(20000);
     say(fd, two + 20, strlen(two) - 20);
     shutdown(fd, SHUT_WR);
-    hear(fd, &b);
+    receive(fd, &b);
     assert_string_equal(
         apart(&b), "MSG [{\"stream_id\":null,\"error\":\"a message is a type, a space and a JSON "
                    "object\"}]\n" TOKEN_1 "\n" TOKEN_2 "\n");
@@ -158,7 +158,7 @@ static void test_lines(void **state)
     say(fd, big, 5 << 20);
     say(fd, "\n" GENERATE_2 "\n", strlen(GENERATE_2) + 2);
     shutdown(fd, SHUT_WR);
-    must_have(hear(fd, &b), "too long");
+    must_have(receive(fd, &b), "too long");
     must_have(apart(&b), TOKEN_2);
     close(fd);
     free(big);
