@@ -539,7 +539,7 @@ void term_define(struct term_pool *p, term rule, term body)
         return;
     assert(node(p, rule)->kind == RULE && node(p, rule)->a == TERM_NONE);
     assert(body == TERM_NONE || node(p, rule)->nullable == node(p, body)->nullable);
-    term_forget_derived(p);
+    term_clear_derived(p);
     p->node[rule].a = body; /* rules are not looked up by hash, so the node may change */
 }
 

@@ -73,7 +73,7 @@ static term derive_anew(struct term_pool *p, struct node n, term t, uint8_t byte
     return TERM_NONE;
 }
 
-void term_forget_derived(struct term_pool *p)
+void term_clear_derived(struct term_pool *p)
 {
     if (p->derived_any)
         memset(p->derived, 0, DERIVED * sizeof(*p->derived));

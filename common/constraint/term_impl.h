@@ -3,6 +3,9 @@
 #define COMMON_CONSTRAINT_TERM_IMPL_H
 #include "common/constraint/term.h"
 
+/* Of a term: matches nothing, only the empty text, one byte of a set, parts one after the other,
+ * any of its parts, all of them, what its operand does not match, its operand lo .. hi times, a
+ * named rule. */
 enum kind { NONE, EMPTY, SET, CAT, ALT, AND, NOT, REPEAT, RULE };
 
 /* a, b: SET: index of the set; CAT: both parts; ALT, AND: offset in `kids`, count; NOT, REPEAT: the
@@ -18,7 +21,7 @@ struct node {
     uint32_t seen;   /* the last search that visited it */
     uint32_t listed; /* the last list of first sets that visited it */
 };
-enum { UNKNOWN, LIVES, DEAD };
+enum { UNKNOWN, LIVES, DEAD }; /* node.living: not searched yet, or not decided; yes; no */
 
 struct derived { /* cache entry: derive() of `from` and `byte` is `to`; `from` TERM_NONE: empty */
     term from, to;
@@ -31,6 +34,7 @@ struct words { /* a growing array of numbers */
     size_t n, cap;
 };
 
+/* Terms are unique: equal ones have the same number, which is their index in `node`. */
 struct term_pool {
     struct node *node;
     size_t n_nodes, cap_nodes;
@@ -56,7 +60,7 @@ struct term_pool {
 static inline const struct node *node(const struct term_pool *p, term t) { return &p->node[t]; }
 
 /* Clears the cache of derivatives after rules changed. */
-void term_forget_derived(struct term_pool *p);
+void term_clear_derived(struct term_pool *p);
 bool term_push(struct term_pool *p, struct words *w, uint32_t v); /* false: the pool is full */
 /* Builds an ALT or AND of n parts without a separate array: `from = p->scratch.n`, then
  * term_add_part() for each, then term_combine(). */

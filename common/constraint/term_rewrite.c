@@ -211,7 +211,7 @@ static term close_round(struct term_pool *p, term root, bool *more)
             *more |= body != old;
             p->node[i].a = body;
         }
-    term_forget_derived(p);
+    term_clear_derived(p);
     root = p->full ? TERM_NONE : rewrite(&r, root);
     free(good);
     free(r.memo);

@@ -56,10 +56,12 @@ enum gguf_packing {
 #undef X
         GGUF_N_PACKINGS
 };
+/* A tensor of n elements has n / elements blocks of `bytes` each. */
 struct gguf_packing_info {
     const char *name;
     uint32_t number, elements, bytes;
 };
+/* By enum gguf_packing, not by the number in the file. */
 extern const struct gguf_packing_info gguf_packings[GGUF_N_PACKINGS];
 
 /* Type numbers of the file format. */
@@ -80,12 +82,15 @@ enum gguf_type {
     GGUF_T_N
 };
 
+/* A string of the file. */
 struct gguf_str {
     const char *p; /* not NUL-terminated */
     size_t n;
 };
-/* Is it the text? */
+/* True if the bytes are those of `text`, which is NUL-terminated. */
 bool gguf_str_is(const struct gguf_str *s, const char *text);
+/* A metadata value: a scalar or a list of scalars, as it lies in the file (unaligned,
+ * little-endian). Read by the functions below. */
 struct gguf_value {
     const char *key;     /* owned by the gguf */
     enum gguf_type type; /* element type, if it is a list */
@@ -95,6 +100,7 @@ struct gguf_value {
 };
 
 enum { GGUF_MAX_DIMS = 4 };
+/* Elements of the innermost dimension are adjacent: dims {in, out} is a matrix [out][in]. */
 struct gguf_tensor {
     const char *name; /* owned by the gguf */
     enum gguf_packing packing;
@@ -104,6 +110,7 @@ struct gguf_tensor {
     const uint8_t *data;
 };
 
+/* An open file. Fields are read-only for its users. */
 struct gguf {
     const char *path; /* owned */
     const uint8_t *map;
@@ -117,12 +124,14 @@ struct gguf {
 
 /* Errors are one line that begins with the path: ERR_VALIDATION for invalid content, ERR_SYSTEM for
  * system errors. A failed open needs no close. */
-int gguf_open(struct gguf *g, const char *path, struct err *e);
+int gguf_open(struct gguf *g, const char *path, struct err *e); /* maps the whole file */
 /* As gguf_open(), over `n` bytes of the caller's memory, which must outlive `g`. */
 int gguf_parse(struct gguf *g, const char *path, const uint8_t *bytes, size_t n, struct err *e);
+/* Unmaps the file: all values, tensors and strings of it are invalid afterwards. */
 void gguf_close(struct gguf *g);
 
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key); /* NULL: absent */
+/* NULL: absent. By bisection. */
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);
 
 /* A scalar by key. Absent or of another kind: the default, or false. */

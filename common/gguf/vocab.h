@@ -3,7 +3,9 @@
 #define COMMON_GGUF_VOCAB_H
 #include "common/gguf/gguf.h"
 
-/* tokenizer.ggml.token_type */
+/* tokenizer.ggml.token_type: what a token of the vocabulary is. CONTROL: special, not part of a
+ * text. USER_DEFINED: matched whole, before the text is split. BYTE: stands for one byte of a
+ * character that the vocabulary lacks. */
 enum gguf_token {
     GGUF_NORMAL = 1,
     GGUF_UNKNOWN,
@@ -43,6 +45,7 @@ enum gguf_vocab_kind {
 };
 
 enum { GGUF_ENDS_MAX = 16 };
+/* Lists have n elements, one for each id. */
 struct gguf_vocab {
     const struct gguf *g;
     enum gguf_vocab_kind kind;
@@ -66,6 +69,7 @@ struct gguf_vocab {
  * lists. `g` must outlive it. A failed open needs no close. */
 int gguf_vocab_open(struct gguf_vocab *v, const struct gguf *g, struct err *e);
 void gguf_vocab_close(struct gguf_vocab *v);
+/* GGUF_NORMAL if the file has no types, and for numbers that are none of these. id < v->n. */
 enum gguf_token gguf_vocab_type(const struct gguf_vocab *v, uint32_t id);
 
 /* The row of a name; NULL: unknown. */

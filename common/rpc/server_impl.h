@@ -14,6 +14,7 @@ struct call_lane { /* queued calls in arrival order */
     struct server_call *head, **tail;
 };
 
+/* A server. The loop thread receives and sends; handlers run on it or on a lane's thread. */
 struct rpc_server {
     struct rpc_server_options o;
     struct rpc_bind bind, also;
@@ -36,6 +37,8 @@ struct rpc_server {
     bool stopping, drained;
 };
 
+/* One call, from the moment it can be received in this object until its status was sent. It belongs
+ * to the loop thread, and while it is queued or handled to its lane's thread. */
 struct server_call {
     struct rpc_op op;
     struct rpc_server *s;

@@ -46,18 +46,23 @@ enum node_kind {
 enum binary_op { OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOORDIV, OP_MOD, OP_POW };
 enum compare_op { CMP_EQ, CMP_NE, CMP_LT, CMP_LE, CMP_GT, CMP_GE, CMP_IN, CMP_NOT_IN };
 
+/* A list of nodes, in the order of the source. */
 struct nodes {
     struct node **v;
     uint32_t n, cap;
 };
 
-struct call { /* arguments as written */
+/* Arguments as written: positions, then names with their values (kw_values.n of both), then what
+ * `*` and `**` expand, or NULL. */
+struct call {
     struct nodes pos;
     struct nodes kw_values;
     struct val *kw_names;
     struct node *star, *star_star;
 };
 
+/* A macro. Its parameters without default come first; their number is n_required. uses_*: its body
+ * reads `kwargs`, `varargs` or `caller`, so that a call may pass more than its parameters. */
 struct macro_def {
     struct val name;        /* V_NONE for the caller of a call block */
     uint32_t *params;       /* name ids */
@@ -67,6 +72,7 @@ struct macro_def {
     struct nodes body;
 };
 
+/* One node: `kind` says above which fields are set; the others are zero. */
 struct node {
     enum node_kind kind;
     uint32_t line;

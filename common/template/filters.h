@@ -1,5 +1,10 @@
 /* filters.h - Jinja's filters, in three parts: sequences, text and numbers, layout. filters.c has
- * the table. `self` is the value a filter is applied to. */
+ * the table. `self` is the value a filter is applied to.
+ *
+ * A row is a filter's name and its parameters in the order of their positions, as in Jinja's
+ * documentation ("List of Builtin Filters"); "?" marks those with a default. NULL: any arguments,
+ * which the filter checks. Results lie in the arena of the render; errors are raised by vm_fail(),
+ * with Jinja's or Python's message. */
 #ifndef COMMON_TEMPLATE_FILTERS_H
 #define COMMON_TEMPLATE_FILTERS_H
 #include "common/template/vm.h"

@@ -4,6 +4,7 @@
 #define COMMON_TEMPLATE_LEXER_H
 #include "common/template/vm.h"
 
+/* As in Jinja's lexer. The value `v` is set where it is noted; all others are their own name. */
 enum token_type {
     T_EOF,
     T_DATA, /* v */
@@ -43,12 +44,14 @@ enum token_type {
     T_SEMICOLON,
 };
 
+/* `line` counts from 1, for messages. */
 struct token {
     enum token_type type;
     uint32_t line;
     struct val v;
 };
 
+/* In the arena of the template. */
 struct tokens {
     struct token *v;
     uint32_t n, cap;

@@ -15,6 +15,7 @@
 struct vm;
 struct args;
 
+/* Types of Python and of Jinja's runtime. */
 enum vtype {
     V_MISSING, /* no value: an argument not given, an unset name */
     V_UNDEFINED,
@@ -70,6 +71,7 @@ struct list {
     bool group;                /* V_TUPLE: has .grouper and .list */
 };
 
+/* A key with its value; `hash` is that of the key: equal keys have equal hashes. */
 struct entry {
     struct val k, v;
     uint64_t hash;
@@ -92,6 +94,8 @@ struct gen {
     const char *name; /* Python's type name if it is not "generator" ("list_reverseiterator") */
 };
 
+/* A missing variable or attribute. What uses it fails with `hint`, or with a message that is made
+ * of the other two. security: the sandbox hides the attribute. */
 struct undef {
     const char *hint; /* the whole message, or NULL */
     struct val obj;   /* V_MISSING: a plain name */
@@ -100,12 +104,14 @@ struct undef {
 };
 
 struct builtin;
+/* A function, or a method bound to `self`. */
 struct callable {
     const struct builtin *fn;
     struct val self; /* V_MISSING for functions */
 };
 
-struct cycler { /* also joiner: v.n is 1, and `at` tells whether it was used */
+/* Also a joiner, whose v->n is 1: `at` is then 1 after its first use. */
+struct cycler {
     struct list *v;
     uint32_t at;
 };
@@ -132,17 +138,20 @@ struct val val_unsafe(struct vm *vm, struct val obj, const char *attr, size_t n)
 
 /* An empty list with room for `cap` elements. */
 struct list *list_new(struct vm *vm, uint32_t cap);
+/* Only while the list is being built. Out of memory, and beyond the limit of the render: vm_fail(),
+ * as in all of these. */
 void list_push(struct vm *vm, struct list *l, struct val v);
 struct val val_pair(struct vm *vm, struct val a, struct val b); /* a tuple */
 
 struct dict *dict_new(struct vm *vm);
+/* Adds a key, or replaces its value; a key that has no hash in Python fails. */
 void dict_set(struct vm *vm, struct dict *d, struct val k, struct val v);
 const struct val *dict_get(struct vm *vm, const struct dict *d, struct val k); /* NULL: absent */
 const struct val *dict_find(struct vm *vm, const struct dict *d, const char *k, size_t n);
 
 /* ---- queries */
 bool val_truthy(struct vm *vm, struct val v);
-bool val_eq(struct vm *vm, struct val a, struct val b);
+bool val_eq(struct vm *vm, struct val a, struct val b); /* a == b: 1, 1.0 and True are equal */
 /* <0, 0, >0; fails with Python's TypeError for unordered types. `op` is the operator in its
  * message. Comparisons with NaN are false: *unordered is set. */
 int val_cmp(struct vm *vm, struct val a, struct val b, const char *op, bool *unordered);

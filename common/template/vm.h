@@ -29,6 +29,7 @@ enum vm_fault {
 #undef X
 };
 
+/* Text under construction, of n bytes; not NUL-terminated. */
 struct strbuf {
     char *p;
     size_t n, cap;
@@ -37,6 +38,7 @@ struct strbuf {
 struct link_patterns;                             /* filters_html.c */
 void link_patterns_free(struct link_patterns *p); /* NULL is allowed */
 
+/* The state of a render, on the stack of template_render(). */
 struct vm {
     struct arena mem;
     jmp_buf on_fail;
@@ -55,6 +57,7 @@ struct vm {
     struct link_patterns *links; /* of `urlize`, outside the arena; NULL: not used yet */
 };
 
+/* Ends the render with this message. Does not return: see above. */
 _Noreturn void vm_fail(struct vm *vm, enum vm_fault kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 _Noreturn void vm_fail_undefined(struct vm *vm, struct val v); /* an undefined value was used */
@@ -70,6 +73,7 @@ void *vm_grow(struct vm *vm, const void *old, uint32_t n, uint32_t *cap, uint32_
 const char *vm_printf(struct vm *vm, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 _Noreturn void vm_out_of_steps(struct vm *vm);
+/* Counts evaluated nodes, and bytes that string operations process. */
 static inline void vm_charge(struct vm *vm, uint64_t steps)
 {
     if (vm->steps < steps)
@@ -96,6 +100,7 @@ struct kwarg {
     struct val name; /* V_STR */
     struct val v;
 };
+/* Arguments of a call: those by position, those by name. */
 struct args {
     struct val *v;
     uint32_t n;
@@ -119,6 +124,8 @@ struct val vm_call(struct vm *vm, struct val callee, const struct args *a);
 const struct builtin *filter_find(const char *name, size_t n);
 const struct builtin *test_find(const char *name, size_t n);
 struct val vm_global(struct vm *vm, const char *name, size_t n); /* range, dict...; V_MISSING */
+/* A method of the type of `self`; NULL: it has no such. mutates: it is one that the sandbox
+ * forbids. */
 const struct builtin *method_find(struct val self, const char *name, size_t n);
 bool method_mutates(struct val self, const char *name, size_t n);
 const struct builtin *builtin_find(const struct builtin *rows, size_t n_rows, const char *name,
@@ -129,13 +136,14 @@ static inline bool arg_given(const struct args *a, uint32_t i) { return a->v[i].
 int64_t arg_int(struct vm *vm, const struct args *a, uint32_t i, int64_t def);
 bool arg_bool(struct vm *vm, const struct args *a, uint32_t i, bool def);
 
-/* ---- attributes and items (attr.c) */
+/* ---- attributes and items (attr.c): as in Jinja, one falls back on the other. What does not exist
+ * is an undefined value, and no error. */
 struct val vm_attr(struct vm *vm, struct val obj, const char *name, size_t n); /* obj.name */
 struct val vm_attr_only(struct vm *vm, struct val obj, struct val name);       /* never an item */
 struct val vm_item(struct vm *vm, struct val obj, struct val key);             /* obj[key] */
 struct val vm_slice(struct vm *vm, struct val obj, struct val from, struct val to, struct val step);
 
-/* ---- operators (ops.c) */
+/* ---- operators (ops.c): Python's, with its errors of types. `op`: enum binary_op of ast.h */
 struct val op_add(struct vm *vm, struct val a, struct val b);
 struct val op_binary(struct vm *vm, int op, struct val a, struct val b);
 struct val op_neg(struct vm *vm, struct val v, bool negative);

@@ -29,6 +29,8 @@ enum step_kind {
     STEP_FIXED, /* pieces of `count` characters */
 };
 
+/* What a step looks for: matches of `regex`, the string `what`, the character `ch`, a character of
+ * a class (unicode.h), or runs of word characters and of others that are no white space. */
 enum find_kind {
     FIND_REGEX,
     FIND_TEXT,
@@ -38,6 +40,8 @@ enum find_kind {
     FIND_PUNCT,
     FIND_WORDS
 };
+/* What becomes of a match, as `behavior` of tokenizer.json: a piece of its own, nothing, a piece
+ * with adjacent matches, the end of the piece before it, the beginning of the one after it. */
 enum split_behaviour {
     SPLIT_ISOLATED,
     SPLIT_REMOVED,
@@ -45,8 +49,11 @@ enum split_behaviour {
     SPLIT_PREVIOUS,
     SPLIT_NEXT
 };
+/* Before each span, before those that do not begin with `ch`, or before the first of the text. */
 enum prepend_when { PREPEND_ALWAYS, PREPEND_UNLESS_THERE, PREPEND_FIRST };
 
+/* One step; which fields are used depends on the kinds. `invert`: what lies between the matches
+ * counts as matched. `left`, `right`: the ends that STEP_STRIP strips. */
 struct step {
     enum step_kind kind;
     enum find_kind find;
@@ -60,12 +67,14 @@ struct step {
     size_t text_n, what_n;
     struct charsmap *map;
 };
+/* Steps in the order in which they run. Zero-initialise; immutable once loaded. */
 struct steps {
     struct step *v;
     uint32_t n, cap;
 };
-void steps_free(struct steps *s);
-/* Appends the steps of a "normalizer" / "pre_tokenizer" object; NULL adds none. */
+void steps_free(struct steps *s); /* with the expressions, maps and texts of all steps */
+/* Appends the steps of a "normalizer" / "pre_tokenizer" object; NULL adds none. ERR_VALIDATION
+ * names a type or an option that is not supported. After an error `s` is to be freed. */
 int steps_normalizer(struct steps *s, const cJSON *j, struct err *e);
 int steps_pre_tokenizer(struct steps *s, const cJSON *j, struct err *e);
 
@@ -78,14 +87,17 @@ struct step_work {
     void *match;      /* regex_match_new() */
     struct buf chars; /* normal forms */
 };
-void step_work_free(struct step_work *w);
+void step_work_free(struct step_work *w); /* the memory, not `w` itself */
 static inline struct text *work_text(struct step_work *w) { return &w->text[w->t]; }
 static inline struct spans *work_spans(struct step_work *w) { return &w->spans[w->s]; }
 
-/* Runs the steps over all spans that are not tokens yet. ERR_VALIDATION, ERR_SYSTEM. */
+/* Runs the steps over all spans that are not tokens yet. The result is work_text() with
+ * work_spans(). ERR_VALIDATION: a limit of an expression was exceeded. ERR_SYSTEM: out of memory.
+ */
 int steps_run(const struct steps *s, struct step_work *w, struct err *e);
 
-/* Shared by both halves; each handles its own kinds. */
+/* Private to step*.c. Rewriting: appends the span's new characters to `r`; idle: true if the step
+ * cannot change the span, which is then not copied. Splitting: appends the pieces to `out`. */
 int step_rewrite(const struct step *st, struct step_work *w, struct rewrite *r, struct err *e);
 bool step_rewrite_idle(const struct step *st, const struct text *t, const struct span *s);
 int step_split(const struct step *st, struct step_work *w, const struct span *s, struct spans *out,

@@ -5,7 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In the order of unicode_ranges.py. */
+/* General categories (Unicode Standard, chapter 4.5) in the order of unicode_ranges.py: unassigned,
+ * letters, marks, numbers, punctuation, symbols, separators, other. The second letter is the
+ * subclass, as in "Lu" for capital letters. */
 enum uni_category {
     UNI_CN,
     UNI_LU,

@@ -9,7 +9,8 @@
 #include "model-server/engine/batch.h"
 #include "model-server/model/model.h"
 
-struct kv_moves { /* n pairs */
+/* Pairs of a block of the KV cache and a slot of the host's swap region. */
+struct kv_moves {
     const uint32_t *blocks, *slots;
     size_t n_blocks, n_slots; /* must be equal */
 };
@@ -32,6 +33,7 @@ struct state_save { /* saves a request's state after this many tokens to a cell 
     uint64_t id;
     uint32_t cell, tokens;
 };
+/* All changes of a call; lists with n elements, owned by the caller. */
 struct edits {
     const struct state_save *saves;
     size_t n_saves;
@@ -52,6 +54,7 @@ struct edits {
     } chunks;
     uint64_t encode_most; /* budget of pictures_encode(); 0: no limit. Only with names_chunks */
 };
+/* What numbers of blocks, slots, cells and tokens are checked against. */
 struct edit_limits {
     uint32_t n_blocks, n_slots; /* of the KV cache and the swap region */
     struct stepper *step;       /* used to save recurrent state */

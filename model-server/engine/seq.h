@@ -78,6 +78,7 @@ struct draw_place {
     bool fetch; /* returns the logits; the host samples */
 };
 
+/* Owned by its batch (batch.h). Engine thread. */
 struct seq {
     uint64_t id;
     uint32_t *ids; /* capacity for the prompt and all new tokens */
@@ -135,11 +136,13 @@ struct seq {
 /* Returns a sequence even if the request cannot be served; then `error` is set. NULL: out of
  * memory. */
 struct seq *seq_new(const struct seq_spec *spec, struct seq_limits *lim, struct err *e);
-void seq_free(struct seq *s);
+void seq_free(struct seq *s); /* with its cells, adapter and pictures; NULL is allowed */
+/* Sets `error`, unless there is one: the first reason stays. */
 void seq_fail(struct seq *s, const char *why);
 /* The same for `why`, which may be a lack of memory. */
 void seq_fail_for(struct seq *s, const struct err *why);
 void seq_starve(struct seq *s); /* the same for lack of memory */
+/* More of its prompt is left after this step, which therefore samples no token of it. */
 static inline bool seq_prefilling(const struct seq *s) { return s->cached + s->step < s->n; }
 /* The first token of its next step, and the distance from there to `cached`. */
 static inline uint32_t seq_from(const struct seq *s) { return s->cells ? s->cell_at : s->cached; }
@@ -168,6 +171,6 @@ static inline bool seq_decoding(const struct seq *s)
 void seq_advance(struct seq *s, uint32_t cached);
 /* Within a step: it is done, with its first `n` tokens. Accepted drafts behind them are dropped. */
 void seq_end(struct seq *s, uint32_t n);
-/* Stores and counts a sampled token. */
+/* Stores and counts a sampled token. -1: ERR_SYSTEM, out of memory for its counts or its text. */
 int seq_push(struct seq *s, uint32_t id, struct err *e);
 #endif

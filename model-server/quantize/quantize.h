@@ -11,6 +11,7 @@
 #include "model-server/quantize/source.h"
 #include "model-server/quantize/tap.h"
 
+/* Strings are owned by the caller. */
 struct quantize_options {
     const char *model, *out;
     const char *method;   /* a name of methods.c, or "gguf:" and a type */
@@ -38,6 +39,7 @@ struct layer_tensor {
     float *weights;      /* owned */
     float *by;           /* [cols] divisors of its inputs after folding, owned; or NULL */
 };
+/* The tensors that are in memory together: those of a layer, or those outside all layers. */
 struct layer_set {
     struct layer_tensor *t;
     uint32_t n;
@@ -62,6 +64,8 @@ struct method {
 /* Finds a method by name. NULL: ERR_VALIDATION lists the known ones. */
 const struct method *method_find(const char *word, struct err *e);
 
+/* An output format. declare() is called once, before the first unit; write() for each unit, which
+ * is a layer or the tensors outside all layers; finish() once. 0, or -1 with an error. */
 struct target {
     int (*declare)(struct run *r, struct err *e);                    /* and creates the files */
     int (*write)(struct run *r, struct layer_set *s, struct err *e); /* a unit */
@@ -69,6 +73,7 @@ struct target {
 };
 extern const struct target target_folder, target_gguf;
 
+/* One quantisation. Owned by quantize_model(); methods and targets read it. */
 struct run {
     const struct quantize_options *o;
     const struct method *method;

@@ -8,7 +8,8 @@
 
 enum { HTTP_MAX_CONNECTIONS = 16384, HTTP_POOL = 16384, REQUEST_ID_MAX = 64 };
 
-struct conn { /* one TCP connection, from accept to close */
+/* One TCP connection, from accept to close. It belongs to the loop thread. */
+struct conn {
     struct conn *next, *prev;
     struct http *http;
     struct MHD_Connection *mhd;
@@ -35,6 +36,8 @@ struct exchange_sink {
     void (*drop)(struct exchange *x); /* the client has disconnected */
 };
 
+/* One request and its answer. The loop thread owns it; a route uses it through exchange.h until it
+ * has answered. */
 struct exchange {
     const struct exchange_sink *sink;
     struct websocket *ws; /* it came as a message; NULL: as HTTP */
@@ -74,6 +77,8 @@ struct exchange {
     void *user;
 };
 
+/* The loop: libmicrohttpd's sockets, both listening sockets, WebSockets and closed connections in
+ * one epoll set. */
 struct http {
     struct http_config c;
     struct MHD_Daemon *daemon;
@@ -111,6 +116,7 @@ void exchange_free(struct exchange *x);
 /* The key of a request without the header Authorization: in `x-api-key` (Anthropic's clients) or
  * `x-goog-api-key` (Google's); for Google's routes also the query's `key`. NULL: none. */
 const char *exchange_other_key(const struct exchange *x);
+/* Callbacks of libmicrohttpd: parts of a request, its raw target, its end. */
 enum MHD_Result http_access(void *cls, struct MHD_Connection *mhd, const char *url,
                             const char *method, const char *version, const char *upload,
                             size_t *upload_size, void **con_cls);
@@ -120,9 +126,9 @@ void http_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
 /* socket.c */
 /* Does it ask for a WebSocket that is served? Sets `route` where that has messages. */
 bool socket_wanted(struct exchange *x, const char *method);
-int socket_judge(struct exchange *x); /* 0, or the status to refuse it with */
-enum MHD_Result socket_open(struct exchange *x);
-void socket_close_all(struct http *h); /* those that were returned */
+int socket_judge(struct exchange *x);            /* 0, or the status to refuse it with */
+enum MHD_Result socket_open(struct exchange *x); /* answers 101 and takes the socket over */
+void socket_close_all(struct http *h);           /* those that were returned */
 /* websocket.c: sockets whose messages are requests (struct route, `messages`) */
 /* Takes ownership of an upgraded socket of this handshake. -1: out of memory. */
 int websocket_new(struct exchange *handshake, struct http_socket *s);
@@ -144,9 +150,13 @@ void linger_end_all(struct http *h);
 /* reply.c */
 extern const struct exchange_sink http_sink;
 bool exchange_waits(const struct exchange *x); /* for its answer, or for more of it */
+/* Gives the answer to libmicrohttpd. Only within its callbacks. */
 enum MHD_Result exchange_queue(struct exchange *x);
 /* The client has disconnected: notifies the owner and lets libmicrohttpd close. */
 void exchange_drop(struct exchange *x);
+/* Does what a function of sse.h returned (SSE_WAKE ...): resumes or drops the exchange. */
 void exchange_act(struct exchange *x, unsigned sse_acts);
+/* Answers for the route, which does not see the request: an error in its shape, with `text` or the
+ * usual text of the status; 200 answers OPTIONS. */
 void exchange_refuse(struct exchange *x, int status, const char *text);
 #endif

@@ -36,7 +36,7 @@ struct websocket {
     struct exchange_shared *shared;
     uint32_t interest;
     bool dirty, dead;    /* dead: to be closed at the end of this turn */
-    int64_t spoke_ms;    /* when something was last sent */
+    int64_t sent_ms;     /* when something was last sent */
     int64_t deadline_ms; /* of the closing handshake; INT64_MAX: none */
 };
 
@@ -73,7 +73,7 @@ void exchange_unshare(struct exchange_shared *s)
 static void say(struct websocket *w, const char *p, size_t n)
 {
     wire_send(w->wire, p, n);
-    w->spoke_ms = clock_ms();
+    w->sent_ms = clock_ms();
     mark(w);
 }
 
@@ -241,7 +241,7 @@ int websocket_new(struct exchange *handshake, struct http_socket *s)
     w->conn = handshake->conn;
     w->conn->ws = w;
     w->waiting_end = &w->waiting;
-    w->spoke_ms = clock_ms();
+    w->sent_ms = clock_ms();
     w->deadline_ms = INT64_MAX;
     if ((w->next = h->websockets))
         w->next->prev = w;
@@ -344,8 +344,8 @@ void websockets_tick(struct http *h, int64_t now)
         if (now >= w->deadline_ms) {
             w->dead = true;
             mark(w);
-        } else if (now - w->spoke_ms >= PING_MS && !wire_queued(w->wire)) {
-            w->spoke_ms = now; /* proxies close idle connections */
+        } else if (now - w->sent_ms >= PING_MS && !wire_queued(w->wire)) {
+            w->sent_ms = now; /* proxies close idle connections */
             wire_ping(w->wire);
             mark(w);
         }

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Numbers that a client may leave out. With `set` false `v` has no meaning. */
 struct opt_f32 {
     bool set;
     float v;
@@ -23,6 +24,8 @@ struct opt_i64 {
     int64_t v;
 };
 
+/* The types of the fields that params.def makes. Integers are wider than those of gen_params, so
+ * that validate() sees what the client sent. */
 #define PARAM_OPT_F32 struct opt_f32
 #define PARAM_OPT_U32 struct opt_i64
 #define PARAM_OPT_I32 struct opt_i64
@@ -41,6 +44,7 @@ struct ask_image {
 struct medium; /* router/media/media.h */
 struct kv_transfer;
 
+/* Zero-initialise: everything is then unset. */
 struct ask {
     enum ask_style style;
     const char *inputs; /* NULL if ids are given */

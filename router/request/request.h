@@ -64,9 +64,12 @@ struct gen_params {
     const char *adapter_id; /* NULL: base model */
 };
 
+/* Why an answer ended: max_new_tokens; a token that ends it, of the model or of stop_token_ids; a
+ * stop sequence. */
 enum gen_finish { FINISH_LENGTH, FINISH_EOS, FINISH_STOP };
 const char *gen_finish_name(enum gen_finish f); /* "length", "eos_token", "stop_sequence" */
 
+/* A token of the answer or of the prompt. */
 struct gen_token {
     uint32_t id;
     float logprob; /* NaN: none */

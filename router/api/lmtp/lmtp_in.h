@@ -88,7 +88,10 @@ struct preparation {
     struct lmtp_message m;
 };
 
+/* LINGERS: the close frame is sent, and the client's is awaited. DEAD: in lmtp.dead, freed after
+ * the turn of the loop. */
 enum peer_state { PEER_OPEN, PEER_LINGERS, PEER_DEAD };
+/* A connection of a client. It belongs to the LMTP thread. */
 struct peer {
     struct lmtp *lmtp;
     struct peer *next, *prev;
@@ -109,10 +112,12 @@ struct peer {
     struct buf frame; /* "TOKEN [...": the items of this turn */
     size_t allowance; /* bytes of scores and repeated items in the queue, above QUEUE */
     uint32_t interest;
-    int64_t deadline_ms, spoke_ms;
+    int64_t deadline_ms, sent_ms;
     size_t unsent; /* when the last deadline passed */
 };
 
+/* The LMTP thread: one epoll loop for all connections and streams. What the scheduler's and the
+ * workers' threads have for it arrives through `staged` and the mailboxes. */
 struct lmtp {
     struct edge *edge;
     size_t max_message;
@@ -146,11 +151,14 @@ void stream_spans_end(const struct stream *s, const struct gen_event *last);
 void stream_spans_refused(const struct edge *g, const struct lmtp_message *m, const struct err *e);
 
 /* peer.c */
+/* Takes ownership of the descriptor, or of the socket that has it. NULL: out of memory; it is
+ * still the caller's. */
 struct peer *peer_new(struct lmtp *l, int fd, struct http_socket *s);
 void peer_event(struct peer *p, uint32_t epoll_events);
 /* Buffer for the next TOKEN item; then call peer_changed(). */
 struct buf *peer_items(struct peer *p);
 void peer_changed(struct peer *p);
+/* Sends an MSG item {"stream_id": id, key: text}. */
 void peer_message(struct peer *p, const char *id, const char *key, const char *text);
 /* Sends a ready-made MSG item. Copies it. */
 void peer_raw_message(struct peer *p, const struct buf *item);
@@ -161,7 +169,7 @@ void peer_cut(struct peer *p);            /* closes without a close frame */
 size_t peer_unsent(const struct peer *p); /* unsent bytes in our queue and the kernel's */
 void peer_free(struct peer *p);           /* of l->dead, or any at shutdown */
 
-/* serve.c */
+/* serve.c: reads and executes a message of n bytes, or sends its error to the client */
 void lmtp_serve(struct peer *p, const char *text, size_t n);
 /* Continues a message whose model is loaded. Takes ownership of the arena and the hold on `g`. */
 void lmtp_settled(struct peer *p, struct edge *g, struct lmtp_message *m, struct arena *a);
@@ -213,14 +221,19 @@ int stream_ask(struct stream *s, const struct lmtp_message *m, struct buffers *b
 const uint32_t *stream_ids(const struct lmtp_message *m, const struct buffers *b, struct arena *a,
                            uint32_t *n, struct err *e);
 
-/* record.c */
+/* record.c: starts to keep the items of `s`. A record of the same client, session and id ends, if
+ * it has no listener. ERR_VALIDATION: it has one, or --lmtp-grace is 0. ERR_SYSTEM: out of memory.
+ */
 int record_new(struct stream *s, const char *session, struct err *e);
+/* Keeps a copy of an item, of which LMTP_KEPT bytes remain: the oldest ones are dropped. */
 void record_item(struct record *r, const char *item, size_t n);
-void record_forget(struct record *r);
-void record_ended(struct stream *s);  /* the stream ended and has no record any more */
-void record_parted(struct stream *s); /* the stream has no listener any more */
+void record_drop(struct record *r);
+void record_ended(struct stream *s);    /* the stream ended and has no record any more */
+void record_detached(struct stream *s); /* the stream has no listener any more */
+/* Executes a RESUME: `p` becomes the listener, and gets the items from m->from on. If they are not
+ * kept any more, it gets an error. */
 void record_resume(struct peer *p, const struct lmtp_message *m);
-void record_tick(struct lmtp *l, int64_t now);
+void record_tick(struct lmtp *l, int64_t now); /* ends those that have expired; ms */
 void record_end_all(struct lmtp *l);
 
 /* Wakes the loop. Any thread. */

@@ -56,7 +56,7 @@ struct peer *peer_new(struct lmtp *l, int fd, struct http_socket *s)
     p->tenant = s ? s->tenant : 0;
     p->key_id = s ? s->key_id : 0;
     p->deadline_ms = INT64_MAX;
-    p->spoke_ms = clock_ms();
+    p->sent_ms = clock_ms();
     if ((p->next = l->peers))
         p->next->prev = p;
     l->peers = p;
@@ -181,7 +181,7 @@ static void end_frame(struct peer *p)
         buf_free(&p->frame);
     else
         buf_reset(&p->frame);
-    p->spoke_ms = clock_ms();
+    p->sent_ms = clock_ms();
 }
 
 void peer_changed(struct peer *p)
@@ -291,9 +291,9 @@ void peer_tick(struct peer *p, int64_t now)
         die(p);
         return;
     }
-    if (p->state == PEER_OPEN && !p->wire->closing && now - p->spoke_ms >= PING_MS &&
+    if (p->state == PEER_OPEN && !p->wire->closing && now - p->sent_ms >= PING_MS &&
         !wire_queued(p->wire)) {
-        p->spoke_ms = now;
+        p->sent_ms = now;
         wire_ping(p->wire); /* proxies close idle connections */
         mark(p);
     }

@@ -27,7 +27,7 @@ static void unlist(struct lmtp *l, struct record *r)
         r->next->prev = r->prev;
 }
 
-void record_forget(struct record *r)
+void record_drop(struct record *r)
 {
     struct lmtp *l = r->lmtp;
     if (r->stream)
@@ -44,7 +44,7 @@ void record_forget(struct record *r)
 static void end(struct record *r)
 {
     struct stream *s = r->stream;
-    record_forget(r);
+    record_drop(r);
     if (s)
         stream_cancel(s);
 }
@@ -138,7 +138,7 @@ void record_ended(struct stream *s)
     s->lmtp->kept += r->items.len;
 }
 
-void record_parted(struct stream *s) { s->record->expires_ms = grace_end(s->lmtp); }
+void record_detached(struct stream *s) { s->record->expires_ms = grace_end(s->lmtp); }
 
 static struct record *first_to_go(const struct lmtp *l)
 {
@@ -157,7 +157,7 @@ void record_tick(struct lmtp *l, int64_t now)
             end(r);
     }
     for (struct record *r; l->kept > LMTP_KEPT_ALL && (r = first_to_go(l));)
-        record_forget(r);
+        record_drop(r);
 }
 
 void record_end_all(struct lmtp *l)

@@ -153,7 +153,7 @@ static struct stream *stream_new(struct peer *p, struct edge *g, const struct lm
     if ((!m->session || record_new(s, m->session, e) == 0) && stream_ask(s, m, &p->buffers, e) == 0)
         return s;
     if (s->record)
-        record_forget(s->record);
+        record_drop(s->record);
     stream_free(s);
     return NULL;
 }
@@ -292,7 +292,7 @@ void stream_end_all(struct peer *p, const char *why)
             stream_fail(s, why);
         } else if (s->record) {
             detach(s);
-            record_parted(s);
+            record_detached(s);
         } else {
             stream_cancel(s);
         }
