@@ -6,6 +6,7 @@
 #include "model-server/model/first_conv.h"
 #include "model-server/model/kv_parts.h"
 #include "model-server/model/loader.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,10 +230,9 @@ static void take_cells(struct decoder *d)
     bool recurs = false;
     for (uint32_t i = 0; i < d->spec.n_layers; i++) {
         const enum mixer_kind m = d->spec.layers[i].mixer;
-        recurs |= m != MIXER_NONE && m != MIXER_ATTENTION && m != MIXER_MLA && m != MIXER_CROSS &&
-                  m != MIXER_DIFFERENCE;
-        recurs |= m == MIXER_MLA && d->spec.mla.index.pool;
+        recurs |= m != MIXER_NONE && mixers[m]->recurs && mixers[m]->recurs(d);
     }
+    assert(recurs || !d->state_floats); /* what takes state says so in its row */
     if (d->stages && recurs && !d->state_floats)
         layer_take_state(d, 1);
 }

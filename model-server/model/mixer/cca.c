@@ -372,4 +372,5 @@ const struct sublayer_ops mixer_cca = {.name = "compressed convolutional attenti
                                        .load = load,
                                        .free = release,
                                        .forward = forward,
-                                       .kv = keeps};
+                                       .kv = keeps,
+                                       .recurs = layer_recurs};

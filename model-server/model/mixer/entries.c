@@ -369,4 +369,5 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     return 0;
 }
 
-const struct sublayer_ops mixer_entries = {"entries", width, load, release, forward, keeps};
+const struct sublayer_ops mixer_entries = {
+    "entries", width, load, release, forward, keeps, .recurs = layer_recurs};

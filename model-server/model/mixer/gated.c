@@ -175,4 +175,5 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     return 0;
 }
 
-const struct sublayer_ops mixer_gated = {"gated recurrence", width, load, release, forward};
+const struct sublayer_ops mixer_gated = {"gated recurrence",    width, load, release, forward,
+                                         .recurs = layer_recurs};

@@ -432,4 +432,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     return 0;
 }
 
-const struct sublayer_ops mixer_mla = {"mla", width, load, release, forward, keeps};
+/* The keys of an indexer that have not filled a pooled one yet. */
+static bool recurs(const struct decoder *d) { return d->spec.mla.index.pool; }
+
+const struct sublayer_ops mixer_mla = {"mla", width, load, release, forward, keeps, recurs};

@@ -79,4 +79,5 @@ const struct sublayer_ops mixer_pair = {.name = "attention beside mamba2",
                                         .free = release,
                                         .store = store,
                                         .forward = forward,
-                                        .kv = keeps};
+                                        .kv = keeps,
+                                        .recurs = layer_recurs};

@@ -223,4 +223,5 @@ const struct sublayer_ops mixer_shared = {.name = "recurrence with a shared bloc
                                           .load = load,
                                           .free = release,
                                           .forward = forward,
-                                          .kv = keeps};
+                                          .kv = keeps,
+                                          .recurs = layer_recurs};
