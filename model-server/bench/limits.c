@@ -1,5 +1,6 @@
 #include "model-server/bench/limits.h"
 #include "common/clock.h"
+#include "model-server/backend/host/cpu_features.h"
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -67,9 +68,10 @@ FMA(fma_256, 32, __attribute__((target("avx2,fma"))))
 static void *(*reader(void))(void *)
 {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f"))
+    const unsigned features = cpu_detect();
+    if (features & CPU_AVX512)
         return read_512;
-    if (__builtin_cpu_supports("avx2"))
+    if (features & CPU_AVX2)
         return read_256;
 #endif
     return read_plain;
@@ -78,11 +80,12 @@ static void *(*reader(void))(void *)
 static void *(*multiplier(int *width))(void *)
 {
 #if defined(__x86_64__)
+    const unsigned features = cpu_detect();
     *width = 16;
-    if (__builtin_cpu_supports("avx512f"))
+    if (features & CPU_AVX512)
         return fma_512;
     *width = 8;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (features & CPU_AVX2)
         return fma_256;
 #endif
     *width = 0;

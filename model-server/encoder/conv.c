@@ -1,5 +1,5 @@
 #include "model-server/encoder/conv.h"
-#include "model-server/encoder/resample_kernels.h"
+#include "model-server/backend/host/cpu_features.h"
 #include <math.h>
 #include <string.h>
 
@@ -168,9 +168,9 @@ void conv_kernels_init(struct conv_kernels *k, unsigned features)
 {
     k->sum = conv_sum_ref;
 #if defined(__x86_64__)
-    if (features & RESAMPLE_AVX2)
+    if (features & CPU_AVX2)
         k->sum = conv_sum_avx2;
-    if (features & RESAMPLE_AVX512)
+    if (features & CPU_AVX512)
         k->sum = conv_sum_avx512;
 #else
     (void)features;

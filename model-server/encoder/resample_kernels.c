@@ -1,4 +1,5 @@
 #include "model-server/encoder/resample_kernels.h"
+#include "model-server/backend/host/cpu_features.h"
 
 /* Unsigned arithmetic: an intermediate sum may overflow. */
 static uint8_t one(const uint8_t *from, size_t step, const int32_t *k, uint32_t count)
@@ -41,26 +42,16 @@ void resample_spread_ref(float *to, size_t plane, uint32_t frames, size_t frame,
                 to[f * frame + i] = b->value[c][rgb[3 * (size_t)i + c]];
 }
 
-unsigned resample_features(void)
-{
-    unsigned f = 0;
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2"))
-        f |= RESAMPLE_AVX2;
-    if (f && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
-        f |= RESAMPLE_AVX512;
-#endif
-    return f;
-}
+unsigned resample_features(void) { return cpu_detect(); }
 
 void resample_kernels_init(struct resample_kernels *k, unsigned features)
 {
     *k = (struct resample_kernels){resample_across_ref, resample_down_ref, resample_spread_ref};
 #if defined(__x86_64__)
-    if (features & RESAMPLE_AVX2)
+    if (features & CPU_AVX2)
         *k = (struct resample_kernels){resample_across_avx2, resample_down_avx2,
                                        resample_spread_avx2};
-    if (features & RESAMPLE_AVX512)
+    if (features & CPU_AVX512)
         *k = (struct resample_kernels){resample_across_avx512, resample_down_avx512,
                                        resample_spread_avx512};
 #else

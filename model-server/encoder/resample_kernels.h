@@ -45,7 +45,6 @@ struct byte_numbers {
       (float *to, size_t plane, uint32_t frames, size_t frame, const uint8_t *rgb, uint32_t n,     \
        const struct byte_numbers *b))
 
-enum resample_feature { RESAMPLE_AVX2 = 1 << 0, RESAMPLE_AVX512 = 1 << 1 };
 struct resample_kernels {
 #define X(op, result, args) result(*op) args;
     RESAMPLE_KERNELS(X)
@@ -58,8 +57,9 @@ struct resample_kernels {
 RESAMPLE_KERNELS(X)
 #undef X
 
-unsigned resample_features(void); /* instruction sets of this CPU: bits of enum resample_feature */
-/* Selects the fastest variants that `features` allows. */
+/* What this CPU has: bits of enum cpu_feature (backend/host/cpu_features.h). */
+unsigned resample_features(void);
+/* Selects the fastest variants that need no other bits than `features`. */
 void resample_kernels_init(struct resample_kernels *k, unsigned features);
 
 /* A sum of products with weights as a byte: rounded down, limited to 0 .. 255. */

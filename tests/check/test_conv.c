@@ -98,7 +98,7 @@ static void check_depth(const float *from, struct conv_shape in, struct conv_sha
                 fail_msg("place %zu, channel %u: %g, not %g", i, o,
                          (double)want[i * out.channels + o], sum);
         }
-    for (unsigned features = 0; features < 4; features++) {
+    for (unsigned features = 0; features < 4; features++) { /* CPU_AVX2, CPU_AVX512 */
         const size_t cut = rng_below(&rng, (uint32_t)conv_rows(out) + 1);
         conv_kernels_init(&k, features & resample_features());
         conv_depth(got, from, in, out, w, kernel, bias, &k, 0, cut);
