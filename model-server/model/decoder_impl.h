@@ -31,14 +31,20 @@ int decoder_check(const struct decoder *d, const struct ragged *b, struct err *e
 uint32_t decoder_pass_of(const struct decoder *d, uint32_t tokens);
 /* Scratch memory for one pass of any size. */
 int decoder_reserve_pass(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e);
+/* Uploads the rotations of the step's positions. */
 int decoder_upload_ropes(struct decoder *d, const struct ragged *b, struct err *e);
-/* x = the embedding of rows; with embeddings of each layer, of all rows. Then n = its norm for
- * layer i, if that reads one. */
+/* Enqueues x = the embedding of rows, with what replaces them, positions and the norm. */
 int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e);
+/* Enqueues the input of layer i, if no layer before it did. */
 void decoder_enter_layer(struct decoder *d, uint32_t i, const struct decoder_part *p);
 /* In, out: n is the norm of x (with NORM_SUM: only x), for layer i and for the next one. */
 int decoder_layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e);
-/* Enqueues the logits of the step's output rows. */
+/* Enqueues the logits of n rows of output of one pass, after those of `before` rows of the same
+ * step: this rank's slice. Only on the last stage. Then those of all n_out rows: from the last
+ * stage to all, and from all ranks of a stage. */
+void decoder_head_rows(struct decoder *d, uint32_t before, uint32_t n);
+int decoder_collect_logits(struct decoder *d, uint32_t n_out, struct err *e);
+/* Both, of a step of one pass. */
 int decoder_head(struct decoder *d, uint32_t n_out, struct err *e);
 /* Layer i attends to rows of images or of an encoder: it is skipped if no row of the step does. */
 bool decoder_is_cross(const struct decoder *d, uint32_t i);
