@@ -138,6 +138,7 @@ static void fixed_terms(struct schema *s)
         pattern_term(s->p, spelled, sizeof(spelled) - 1, PATTERN_WHOLE, SPELL_PLAIN, s->e);
     s->failed |= s->free_char == TERM_NONE;
     s->char_once = chars_any_term(s->p, SPELL_JSON);
+    term_character(s->p, s->char_once);
 }
 
 term schema_term(struct term_pool *p, const cJSON *root, enum json_layout layout, struct err *e)

@@ -543,6 +543,8 @@ void term_define(struct term_pool *p, term rule, term body)
     p->node[rule].a = body; /* rules are not looked up by hash, so the node may change */
 }
 
+void term_character(struct term_pool *p, term one) { p->character = one; }
+
 bool term_nullable(const struct term_pool *p, term t) { return node(p, t)->nullable; }
 
 bool term_checked(const struct term_pool *p, term t) { return node(p, t)->checked; }

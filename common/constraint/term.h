@@ -71,6 +71,11 @@ void term_define(struct term_pool *p, term rule, term body);
  * and so do alternatives that need them. Returns the new `root`. */
 term term_close(struct term_pool *p, term root);
 
+/* Declares the term of one character (in one JSON spelling, or of one byte), whose repetitions
+ * limit lengths. What is intersected with them must consist of such characters, in the same
+ * spelling. */
+void term_character(struct term_pool *p, term one);
+
 bool term_nullable(const struct term_pool *p, term t); /* may the text end here? */
 /* Contains an intersection or a complement, so that its derivatives may be empty unseen. */
 bool term_checked(const struct term_pool *p, term t);

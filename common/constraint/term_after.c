@@ -223,10 +223,16 @@ static bool seen_before(struct term_pool *p, term t)
     return seen;
 }
 
-static bool surely_lives(const struct term_pool *p, term t)
+static bool surely_lives(struct term_pool *p, term t)
 {
-    const struct node *n = node(p, t);
-    return n->nullable || n->living == LIVES || !n->checked;
+    struct node *n = &p->node[t];
+    if (n->nullable || !n->checked)
+        return true;
+    if (n->living == UNKNOWN) {
+        const int living = term_lives_by_length(p, t);
+        p->node[t].living = (uint8_t)living; /* the pool may have moved */
+    }
+    return p->node[t].living == LIVES;
 }
 
 /* Adds the derivatives of at[i], by one byte per class. True: one of them is nullable. */
@@ -245,8 +251,11 @@ static bool expand(struct term_pool *p, struct term_search *s, int i)
         term t = derive(p, s->at[i], (uint8_t)b);
         if (t == TERM_NONE || node(p, t)->living == DEAD || seen_before(p, t))
             continue;
+        const bool lives = surely_lives(p, t);
+        if (node(p, t)->living == DEAD)
+            continue;
         s->at[s->n] = t, s->from[s->n] = i, s->n++;
-        if (surely_lives(p, t)) {
+        if (lives) {
             p->last_byte = (uint8_t)b;
             return true;
         }
@@ -269,6 +278,8 @@ bool term_lives(struct term_pool *p, term t)
     if (node(p, t)->living)
         return node(p, t)->living == LIVES;
     bool found = lives_quickly(p, t);
+    if (node(p, t)->living)
+        return node(p, t)->living == LIVES;
     struct term_search *s = found ? NULL : malloc(sizeof(*s));
     if (!found && !s)
         return true;

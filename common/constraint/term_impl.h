@@ -1,4 +1,4 @@
-/* term_impl.h - private to term.c, term_after.c and term_rewrite.c: the layout of a pool. */
+/* term_impl.h - private to term*.c: the layout of a pool. */
 #ifndef COMMON_CONSTRAINT_TERM_IMPL_H
 #define COMMON_CONSTRAINT_TERM_IMPL_H
 #include "common/constraint/term.h"
@@ -7,6 +7,14 @@
  * any of its parts, all of them, what its operand does not match, its operand lo .. hi times, a
  * named rule. */
 enum kind { NONE, EMPTY, SET, CAT, ALT, AND, NOT, REPEAT, RULE };
+
+/* Numbers of characters in the texts of a term: term_length.c. */
+enum { LENGTH_NOT_ASKED, LENGTH_KNOWN, LENGTH_UNKNOWN };
+struct term_length {
+    uint32_t least, most; /* both occur; TERM_UNBOUNDED: there is no most */
+    uint8_t known;
+    bool all; /* and so does each number between them */
+};
 
 /* a, b: SET: index of the set; CAT: both parts; ALT, AND: offset in `kids`, count; NOT, REPEAT: the
  * operand; RULE: its body and its number (rules are never equal). */
@@ -18,6 +26,7 @@ struct node {
     uint32_t a, b, lo, hi;
     /* [over][inside an AND or NOT] 1 + its term_coarse(); 0: not computed */
     uint32_t coarse[2][2];
+    struct term_length length;
     uint32_t seen;   /* the last search that visited it */
     uint32_t listed; /* the last list of first sets that visited it */
 };
@@ -47,6 +56,7 @@ struct term_pool {
     bool cut;                /* a rule being expanded was reached again */
     bool derived_any;        /* `derived` is not empty */
     struct derived *derived; /* [DERIVED] cache of derivatives, by hash; NULL: none yet */
+    term character;          /* see term_character() */
     uint32_t far, fine;      /* parameters of the cached `coarse` */
     uint32_t search;         /* number of the latest search */
     uint32_t lists;          /* number of the latest list of first sets */
@@ -66,6 +76,9 @@ bool term_push(struct term_pool *p, struct words *w, uint32_t v); /* false: the 
  * term_add_part() for each, then term_combine(). */
 void term_add_part(struct term_pool *p, enum kind kind, term t);
 term term_combine(struct term_pool *p, enum kind kind, size_t from);
+/* LIVES or DEAD if t is an intersection of one other term with numbers of characters, and the
+ * lengths of that term's texts tell; otherwise UNKNOWN. */
+int term_lives_by_length(struct term_pool *p, term t);
 /* Can t, an AND or a NOT, be completed? A bounded search; true if undecided. */
 bool term_lives(struct term_pool *p, term t);
 #endif

@@ -160,6 +160,28 @@ static void formats_are_those_of_their_rfcs(void **state)
     constraint_unref(c);
 }
 
+/* Characters are counted, however many bytes their spelling has. */
+static void patterns_with_a_length(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {"{'type':'string','pattern':'^[\\n\\u0001\\u00e9\\u6f22a]*$','minLength':2,'maxLength':3}",
+         {"'\\n\\n'", "'\\u0001\\n\\u0001'", "'é漢a'", "'aa'"},
+         {"'\\n'", "'a'", "'\\n\\n\\n\\n'", "'é漢aa'", "'aaaa'", "''"}},
+        {"{'type':'string','pattern':'^(ab|cde)*$','minLength':4,'maxLength':5}",
+         {"'abab'", "'abcde'", "'cdeab'"},
+         {"'ab'", "'cde'", "'ababab'", "'cdecde'"}},
+        {"{'type':'string','pattern':'^(aaa)+$','minLength':4,'maxLength':7}",
+         {"'aaaaaa'"},
+         {"'aaa'", "'aaaaaaaaa'"}},
+        {"{'type':'string','pattern':'\\\\\\\\','maxLength':2}",
+         {"'\\\\'", "'a\\\\'", "'\\\\\\n'"},
+         {"'aa'", "'aa\\\\'"}},
+        {"{'type':'string','pattern':'^(x|.{3})$','maxLength':2}", {"'x'"}, {"'abc'", "'xx'"}},
+    };
+    CHECK(rows);
+}
+
 static void what_says_nothing_is_passed_over(void **state)
 {
     (void)state;
@@ -429,6 +451,7 @@ int main(void)
         cmocka_unit_test(numbers_are_exact),
         cmocka_unit_test(a_nul_is_data),
         cmocka_unit_test(formats_are_those_of_their_rfcs),
+        cmocka_unit_test(patterns_with_a_length),
         cmocka_unit_test(what_says_nothing_is_passed_over),
         cmocka_unit_test(objects_are_open_and_keywords_have_no_type),
         cmocka_unit_test(negations),

@@ -46,16 +46,18 @@ static bool matches(const struct tree *t, const char *s, size_t n)
     return false;
 }
 
-static struct tree *random_tree(struct tree **next, int depth)
+/* `logic`: with intersections and complements. */
+static struct tree *random_tree(struct tree **next, int depth, bool logic)
 {
+    static const int plain[] = {SET, CAT, ALT, REPEAT};
     struct tree *t = (*next)++;
-    *t = (struct tree){.op = depth ? rand() % 6 : SET};
+    *t = (struct tree){.op = !depth ? SET : logic ? rand() % 6 : plain[rand() % 4]};
     t->a = (char)('a' + rand() % 3), t->b = (char)('a' + rand() % 3);
     t->lo = (uint32_t)rand() % 3, t->hi = t->lo + (uint32_t)rand() % 3;
     if (t->op != SET)
-        t->x = random_tree(next, depth - 1);
+        t->x = random_tree(next, depth - 1, logic);
     if (t->op == CAT || t->op == ALT || t->op == AND)
-        t->y = random_tree(next, depth - 1);
+        t->y = random_tree(next, depth - 1, logic);
     return t;
 }
 
@@ -88,7 +90,7 @@ static void derivatives_match_what_the_language_says(void **state)
     for (int round = 0; round < 300; round++) {
         struct tree nodes[64], *next = nodes;
         struct term_pool *p = term_pool_new(1 << 24);
-        struct tree *tree = random_tree(&next, 1 + rand() % 4);
+        struct tree *tree = random_tree(&next, 1 + rand() % 4, true);
         term t = term_of(p, tree);
         for (int i = 0; i < 121; i++) { /* all texts up to 4 letters of 3 */
             char s[5];
@@ -125,6 +127,83 @@ static void dead_ends_are_seen_before_they_are_entered(void **state)
     assert_true(term_possible(p, three));
     assert_int_equal(term_after(p, three, 'b'), TERM_NONE); /* b could begin two of three */
     assert_int_not_equal(term_after(p, three, 'a'), TERM_NONE);
+    term_pool_free(p);
+}
+
+enum { LETTERS = 5, TEXTS = 364 }; /* all texts up to 5 letters of 3 */
+
+static size_t nth_text(int i, char s[LETTERS])
+{
+    size_t n = 0;
+    for (; i; i = (i - 1) / 3)
+        s[n++] = (char)('a' + (i - 1) % 3);
+    return n;
+}
+
+/* A text within the bounds that has s[..n) at its beginning. */
+static bool can_be_completed(const bool fits[TEXTS], const char *s, size_t n)
+{
+    for (int i = 0; i < TEXTS; i++) {
+        char text[LETTERS];
+        if (fits[i] && nth_text(i, text) >= n && memcmp(text, s, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* One of three letters is a character. */
+static void lengths_decide_what_can_be_completed(void **state)
+{
+    (void)state;
+    srand(test_seed(11));
+    for (int round = 0; round < 400; round++) {
+        struct tree nodes[64], *next = nodes;
+        struct term_pool *p = term_pool_new(1 << 24);
+        struct tree *tree = random_tree(&next, 1 + rand() % 5, false);
+        struct byte_set abc = {{0}};
+        byte_set_add(&abc, 'a', 'c');
+        const term one = term_set(p, &abc);
+        if (round % 2)
+            term_character(p, one); /* otherwise by a search */
+        const uint32_t hi = (uint32_t)rand() % (LETTERS + 1), lo = (uint32_t)rand() % (hi + 1);
+        const term both = term_and(p, term_of(p, tree), term_repeat(p, one, lo, hi));
+        bool fits[TEXTS];
+        for (int i = 0; i < TEXTS; i++) {
+            char s[LETTERS];
+            const size_t n = nth_text(i, s);
+            fits[i] = n >= lo && n <= hi && matches(tree, s, n);
+        }
+        assert_int_equal(term_possible(p, both), can_be_completed(fits, "", 0));
+        for (int i = 0; i < TEXTS && term_possible(p, both); i++) {
+            char s[LETTERS];
+            const size_t n = nth_text(i, s);
+            assert_int_equal(term_after_all(p, both, s, n) != TERM_NONE,
+                             can_be_completed(fits, s, n));
+        }
+        term_pool_free(p);
+    }
+}
+
+/* A search for the end would need as many derivatives as the text has letters, for each state. */
+static void a_length_costs_no_search(void **state)
+{
+    (void)state;
+    struct term_pool *p = term_pool_new(1 << 24);
+    struct byte_set any = {{0}};
+    byte_set_add(&any, 'a', 'c');
+    const term one = term_set(p, &any), a = term_bytes_of(p, "a", 1), b = term_bytes_of(p, "b", 1);
+    term_character(p, one);
+    const term t = term_cat(p, term_repeat(p, a, 3000, 3000), term_repeat(p, b, 3000, 3000));
+    term_budget(p, 2000);
+    assert_true(term_possible(p, term_and(p, t, term_repeat(p, one, 0, 6000))));
+    assert_false(term_possible(p, term_and(p, t, term_repeat(p, one, 0, 5999))));
+    assert_false(term_possible(p, term_and(p, t, term_repeat(p, one, 6001, 9000))));
+    term both = term_and(p, t, term_repeat(p, one, 0, 9000));
+    for (int i = 0; i < 100; i++)
+        both = term_after(p, both, 'a');
+    assert_int_not_equal(both, TERM_NONE);
+    assert_int_equal(term_after(p, both, 'b'), TERM_NONE);
+    assert_false(term_spent(p));
     term_pool_free(p);
 }
 
@@ -178,6 +257,8 @@ static void *make_long_chains(void *arg)
         t = term_cat(p, optional, t);
     assert_int_equal(term_after(p, t, 'b'), TERM_EMPTY);
     assert_int_equal(term_after(p, t, 'c'), TERM_NONE);
+    term_character(p, term_set(p, &a));
+    assert_true(term_possible(p, term_and(p, t, term_repeat(p, term_set(p, &a), 5, 9))));
     assert_false(term_full(p));
     return NULL;
 }
@@ -237,6 +318,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(derivatives_match_what_the_language_says),
         cmocka_unit_test(dead_ends_are_seen_before_they_are_entered),
+        cmocka_unit_test(lengths_decide_what_can_be_completed),
+        cmocka_unit_test(a_length_costs_no_search),
         cmocka_unit_test(rules_nest_and_those_without_end_disappear),
         cmocka_unit_test(a_full_pool_says_so),
         cmocka_unit_test(long_chains_need_no_stack),
