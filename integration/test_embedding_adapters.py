@@ -2,8 +2,10 @@
 
 import concurrent.futures
 import json
+import os
 import re
 import shutil
+import signal
 import struct
 
 import numpy as np
@@ -181,6 +183,33 @@ def test_a_pool_that_holds_one_of_two(tmp_path):
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             got = list(pool.map(lambda i: vectors(s, TEXTS * 20, model="12"[i % 2])[:3], range(24)))
         assert all(np.array_equal(v, want[i % 2]) for i, v in enumerate(got))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_an_adapter_that_was_replaced_gives_no_other_vectors(tmp_path, ranks):
+    """Other files are in its folder when the shards come back: who asked for it, or does, gets an error, and all others their vectors."""
+    name = "embed/bert_mean"
+    (one, _), (two, _), (other, _) = (made(tmp_path, name, seed) for seed in (1, 2, 3))
+    with Service(data(name), num_shard=ranks, args=["--lora-adapters", f"one={one},two={two}"]) as s:
+        want = [vectors(s), vectors(s, model="two")]
+        asked = [{"model": "one"}, {}, {"model": "two"}]
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            with s.held():
+                answers = []
+                for n, how in enumerate(asked):  # the first is in the call that the loss ends, the others wait
+                    answers.append(pool.submit(s.post, "/v1/embeddings", {"input": TEXTS, **how}))
+                    wait_for(lambda n=n: s.audit()["scheduler"]["requests"] == n + 1)
+                shutil.rmtree(one)
+                shutil.copytree(other, one)
+                os.kill(s.shards()[0], signal.SIGKILL)
+            first, *others = (a.result() for a in answers)
+        assert first.status_code == 404 and "one" in first.text, first.text
+        for r, w in zip(others, want):
+            assert r.status_code == 200 and np.array_equal([d["embedding"] for d in r.json()["data"]], w), r.text
+        assert "an adapter's files were replaced" in s.log
+        r = s.post("/v1/embeddings", {"input": TEXTS, "model": "one"})
+        assert r.status_code == 404 and r.json()["error"]["code"] == "model_not_found"
+        assert np.array_equal(vectors(s), want[0]) and np.array_equal(vectors(s, model="two"), want[1])
 
 
 def test_scores_with_adapters(tmp_path):

@@ -1,5 +1,8 @@
 /* The rest of a tokenizer that was loaded lazily: a second tokenizer, which is whole. */
 #include "common/file_stamp.h"
+#include "common/first_module.h"
+#include "common/gguf/set.h"
+#include "common/model_file.h"
 #include "common/tokenizer/tokenizer_impl.h"
 #include <limits.h>
 #include <pthread.h>
@@ -7,21 +10,58 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* tokenizer.json, or the files of which it is made without one (common/tokenizer/folder.c). */
+static const char *const names[] = {
+    "tokenizer.json",       "tokenizer.model", "tiktoken.model",    "vocab.json",
+    "merges.txt",           "vocab.txt",       "added_tokens.json", "special_tokens_map.json",
+    "tokenizer_config.json"};
+enum { FILES = sizeof(names) / sizeof(names[0]) };
+
 struct tok_lazy {
     char *dir;
-    struct file_stamp read; /* of the file when its first part was read */
+    struct file_stamp read[FILES]; /* when the first part was read */
     pthread_mutex_t lock;
     struct tokenizer *whole; /* NULL: not needed so far */
 };
 
-/* Unknown where the tokenizer is made of other files than tokenizer.json. */
-static struct file_stamp stamp_of(const char *dir)
+static struct file_stamp stamp_in(const char *dir, const char *name)
 {
     char path[PATH_MAX];
+    return snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path)
+               ? file_stamp_at(path)
+               : (struct file_stamp){0};
+}
+
+/* Files that are not there, or not read beside tokenizer.json, stay unknown. */
+static void stamp_folder(const char *dir, struct file_stamp v[FILES])
+{
+    v[0] = stamp_in(dir, names[0]);
+    for (size_t i = 1; i < FILES && !v[0].inode; i++)
+        v[i] = stamp_in(dir, names[i]);
+}
+
+static void stamp(const char *path, struct file_stamp v[FILES])
+{
+    char of[PATH_MAX];
     struct stat st;
-    const bool folder = stat(dir, &st) == 0 && S_ISDIR(st.st_mode);
-    snprintf(path, sizeof(path), folder ? "%s/tokenizer.json" : "%s", dir);
-    return file_stamp_at(path);
+    const char *file = gguf_model_path(path, of);
+    memset(v, 0, FILES * sizeof(*v));
+    if (stat(file, &st) != 0)
+        return;
+    if (!S_ISDIR(st.st_mode)) {
+        v[0] = file_stamp_of(&st);
+        return;
+    }
+    const bool own = stamp_in(path, names[0]).inode || tokenizer_folder_has(path);
+    stamp_folder(!own && first_module_folder(path, of) ? of : path, v);
+}
+
+static bool same(const struct file_stamp a[FILES], const struct file_stamp b[FILES])
+{
+    bool all = true;
+    for (size_t i = 0; i < FILES; i++)
+        all = all && file_stamp_same(&a[i], &b[i]);
+    return all;
 }
 
 struct tok_lazy *lazy_new(const char *dir, struct err *e)
@@ -31,7 +71,7 @@ struct tok_lazy *lazy_new(const char *dir, struct err *e)
         free(l);
         return err_nomem(e), NULL;
     }
-    l->read = stamp_of(dir);
+    stamp(dir, l->read);
     pthread_mutex_init(&l->lock, NULL);
     return l;
 }
@@ -46,15 +86,16 @@ void lazy_free(struct tok_lazy *l)
     free(l);
 }
 
-/* Another file may have other ids for the same text, which the first part decodes. */
+/* Other files may have other ids for the same text, which the first part decodes. */
 static struct tokenizer *load_rest(const struct tok_lazy *l, struct err *e)
 {
     struct tokenizer *t = tokenizer_load(l->dir, e);
-    const struct file_stamp now = stamp_of(l->dir);
-    if (!t || file_stamp_same(&l->read, &now))
+    struct file_stamp now[FILES];
+    stamp(l->dir, now);
+    if (!t || same(l->read, now))
         return t;
     tokenizer_free(t);
-    err_set(e, ERR_SYSTEM, "%s: the tokenizer's file was replaced since the start", l->dir);
+    err_set(e, ERR_SYSTEM, "%s: the tokenizer's files were replaced since the start", l->dir);
     return NULL;
 }
 

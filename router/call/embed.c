@@ -158,6 +158,8 @@ static int encode_all(struct call *c, const struct texts_ask *q, struct embed_te
         return err_set(e, ERR_VALIDATION, "`prompt_name`: this model has no prompt `%.60s`",
                        q->prompt_name);
     const char *adapter = adapter_of(c, q);
+    if (adapter && !edge_has_adapter(c->edge, adapter))
+        return err_set(e, ERR_NO_MODEL, "The model `%.200s` does not exist", adapter);
     for (; x.index < q->n; x.index++) {
         const struct text_input *in = &q->in[x.index];
         struct embed_text *to = &out[x.index];

@@ -155,6 +155,15 @@ static bool take_texts(struct embedder *s, struct embed_job *j, uint64_t budget,
     return true;
 }
 
+bool embedder_has_adapter(struct embedder *s, const struct embed_job *j, struct err *e)
+{
+    const char *name = j->texts[0].adapter;
+    if (!name || !*name || adapter_shelf_has(&s->shelf, name))
+        return true;
+    err_set(e, ERR_NO_MODEL, "there is no adapter `%.200s`", name);
+    return false;
+}
+
 static uint64_t fill_batch(struct embedder *s)
 {
     const uint64_t budget = s->o.model.max_batch_prefill_tokens;
@@ -168,6 +177,10 @@ static uint64_t fill_batch(struct embedder *s)
         struct err e = ERR_INIT;
         if (atomic_load(j->cancelled)) {
             err_set(&e, ERR_INCOMPLETE, "the client has gone");
+            fail_job(s, j, &e);
+            continue;
+        }
+        if (!embedder_has_adapter(s, j, &e)) { /* a shard would refuse the whole call */
             fail_job(s, j, &e);
             continue;
         }
@@ -310,25 +323,31 @@ static void take_values(struct embedder *s, const Generate__V3__EmbedResponse *r
 /* One slot of each request in the call, whose turns may have put texts of others in between. */
 static bool is_last_of_job(const struct embed_slot *t) { return t->text + 1 == t->job->next; }
 
-/* Keeps the call for the next shards, except requests that were present at an earlier loss. */
-static void keep_for_others(struct embedder *s, const struct err *why)
+void embedder_drop_failed(struct embedder *s)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < s->n_slots; i++)
-        s->slots[i].job->n_lost += is_last_of_job(&s->slots[i]);
     for (uint32_t i = 0; i < s->n_slots; i++) {
         struct embed_job *j = s->slots[i].job;
-        if (j->n_lost < MOST_LOSSES && j->err.kind == ERR_NONE) {
-            s->slots[kept++] = s->slots[i];
-            continue;
-        }
         if (j->err.kind == ERR_NONE)
-            j->err = *why;
-        if (--j->in_flight == 0)
+            s->slots[kept++] = s->slots[i];
+        else if (--j->in_flight == 0)
             embedder_end_job(s, j);
     }
     s->n_slots = kept;
     s->again = kept > 0;
+}
+
+/* Keeps the call for the next shards, except requests that were present at an earlier loss. */
+static void keep_for_others(struct embedder *s, const struct err *why)
+{
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        s->slots[i].job->n_lost += is_last_of_job(&s->slots[i]);
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        struct embed_job *j = s->slots[i].job;
+        if (j->n_lost >= MOST_LOSSES && j->err.kind == ERR_NONE)
+            j->err = *why;
+    }
+    embedder_drop_failed(s);
 }
 
 static void call_failed(struct embedder *s, const struct err *e)
@@ -410,6 +429,7 @@ void embedder_free(struct embedder *s)
     fair_free(&s->queue);
     rpc_mem_free(&s->mem);
     adapter_shelf_fini(&s->shelf);
+    served_adapters_release(s->restored);
     free(s->slots);
     free(s);
 }

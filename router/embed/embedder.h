@@ -20,7 +20,7 @@ struct embed_text {
     const uint8_t *types; /* [n] token types, or NULL: all 0 */
     uint32_t n;
     uint32_t skip;       /* leading prompt tokens that mean pooling excludes */
-    const char *adapter; /* its name; NULL: the base model */
+    const char *adapter; /* its name, the same for all texts of a request; NULL: the base model */
 };
 
 /* The texts of one request. The creator owns it and its data, and keeps both until done(). */

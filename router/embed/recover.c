@@ -5,6 +5,7 @@
 #include "common/log/log.h"
 #include "router/embed/state.h"
 #include "router/metrics.h"
+#include "router/shards/restore_adapters.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -140,6 +141,32 @@ static const char *unfit(void *arg, const struct shard_model *m)
     return shard_model_unfit(&((const struct embedder *)arg)->o.model, m);
 }
 
+/* Link thread. Shards that started again have read the adapters' files again. */
+static int prepare(void *arg, struct shards *of, const struct shard_model *m, struct err *e)
+{
+    struct embedder *s = arg;
+    struct served_adapters *list = adapter_shelf_hold(&s->shelf);
+    served_adapters_release(s->restored);
+    s->restored = NULL;
+    int rc = list ? restore_adapters(list, m->adapters, true, of, &s->restored, e) : 0;
+    served_adapters_release(list);
+    return rc;
+}
+
+/* Requests of the lost call may name an adapter that is not there any more. */
+static void take_adapters(struct embedder *s)
+{
+    if (s->restored)
+        adapter_shelf_put(&s->shelf, s->restored);
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        struct embed_job *j = s->slots[i].job;
+        struct err e = ERR_INIT;
+        if (j->err.kind == ERR_NONE && !embedder_has_adapter(s, j, &e))
+            j->err = e;
+    }
+    embedder_drop_failed(s);
+}
+
 static void on_found(void *arg, struct shards *of, const struct shard_model *m)
 {
     struct embedder *s = arg;
@@ -159,6 +186,7 @@ static void on_found(void *arg, struct shards *of, const struct shard_model *m)
     }
     s->o.shards = of;
     s->link_state = LINK_CONNECTED;
+    take_adapters(s);
     embedder_answered(s);
     embedder_watch(s);
     if (s->o.metrics)
@@ -188,6 +216,7 @@ int embedder_recover_init(struct embedder *s, struct err *e)
                                     .target = o->target,
                                     .ask = o->model,
                                     .unfit = unfit,
+                                    .prepare = prepare,
                                     .found = on_found,
                                     .missed = on_missed,
                                     .arg = s,

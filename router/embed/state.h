@@ -25,7 +25,8 @@ struct embedder {
     struct rpc_mem mem; /* of the call in flight and its answer */
     int64_t called_ns;
     enum link_state link_state;
-    struct shards_link *link; /* NULL: a loss is final */
+    struct shards_link *link;         /* NULL: a loss is final */
+    struct served_adapters *restored; /* the link's, until new shards are connected */
     bool watched, draining, stopping, lost, ending;
     char why_lost[400];
     int64_t lost_ns;
@@ -37,6 +38,11 @@ struct embedder {
 
 /* embedder.c: sends the next call if possible. */
 void embedder_turn(struct embedder *s);
+
+/* embedder.c: true if the shards have the adapter of its texts; false: `e` says so. */
+bool embedder_has_adapter(struct embedder *s, const struct embed_job *j, struct err *e);
+/* embedder.c: takes texts of requests with an error out of a call that will be sent again. */
+void embedder_drop_failed(struct embedder *s);
 
 /* recover.c */
 int embedder_recover_init(struct embedder *s, struct err *e);

@@ -41,11 +41,4 @@ void changes_answered(struct scheduler *s); /* the call returned and no rank is 
 void changes_lost(struct scheduler *s);
 /* ends every pending change with an error */
 void changes_fail(struct scheduler *s, const char *why);
-/* Replays the changes into new shards, on the link's thread: loads what was loaded at run time,
- * unloads what was unloaded, and what has other files than before. `*out`: a new reference to the
- * list of adapters now present. `keep`: adapters that were present at the start and are missing now
- * stay in it, unavailable, so that their names do not mean the model. -1: a shard is lost, or out
- * of memory. */
-int changes_repeat(struct served_adapters *list, const struct served_adapters *theirs, bool keep,
-                   struct shards *of, struct served_adapters **out, struct err *e);
 #endif

@@ -9,6 +9,7 @@
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
 #include "router/shards/link.h"
+#include "router/shards/restore_adapters.h"
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -97,7 +98,7 @@ static int prepare(void *arg, struct shards *of, const struct shard_model *m, st
     struct scheduler *s = arg;
     struct served_adapters *list = adapter_shelf_hold(&s->shelf);
     served_adapters_release(s->repeated);
-    int rc = changes_repeat(list, m->adapters, !m->runtime_adapters, of, &s->repeated, e);
+    int rc = restore_adapters(list, m->adapters, !m->runtime_adapters, of, &s->repeated, e);
     served_adapters_release(list);
     return rc;
 }

@@ -104,11 +104,40 @@ static void a_lazy_tokenizer_is_not_completed_from_another_file(void **state)
     assert_int_equal(rename(other, path), 0);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(tokenizer_encode(t, "ab", 2, 0, &scratch, &ids, &e), -1);
-        assert_non_null(strstr(e.msg, "was replaced since the start"));
+        assert_non_null(strstr(e.msg, "were replaced since the start"));
     }
     tok_ids_free(&ids);
     tok_scratch_free(scratch);
     tokenizer_free(t);
+}
+
+/* The same of a folder without tokenizer.json: any file that it is made of. */
+static void nor_from_other_files_of_an_older_format(void **state)
+{
+    static const struct {
+        const char *name, *text;
+    } others[] = {{"vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\nworld\n"},
+                  {"tokenizer_config.json", "{\"do_lower_case\":false}"},
+                  {"added_tokens.json", "{\"<new>\":7}"},
+                  {NULL, NULL}};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct err e = ERR_INIT;
+        struct tok_scratch *scratch = NULL;
+        struct tok_ids ids = {0};
+        put_text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nworld\nhello\n");
+        struct tokenizer *t = tokenizer_load_lazily(root, &e);
+        if (!t)
+            fail_msg("%s", e.msg);
+        if (others[i].name)
+            put_text(others[i].name, others[i].text);
+        assert_int_equal(tokenizer_encode(t, "hello", 5, 0, &scratch, &ids, &e),
+                         others[i].name ? -1 : 0);
+        assert_true(!others[i].name || strstr(e.msg, "were replaced since the start"));
+        tok_ids_free(&ids);
+        tok_scratch_free(scratch);
+        tokenizer_free(t);
+    }
 }
 
 /* What only encoding needs is read then: its errors are that call's. */
@@ -253,6 +282,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_lazy_tokenizer_reads_no_merges, begin, end),
         cmocka_unit_test_setup_teardown(a_lazy_tokenizer_is_not_completed_from_another_file, begin,
                                         end),
+        cmocka_unit_test_setup_teardown(nor_from_other_files_of_an_older_format, begin, end),
         cmocka_unit_test_setup_teardown(words_in_lines, begin, end),
         cmocka_unit_test_setup_teardown(arrays_in_place_of_objects, begin, end),
         cmocka_unit_test_setup_teardown(ranks, begin, end),
