@@ -1,5 +1,5 @@
 #include "common/template/filter.h"
-#include "common/json/json.h"
+#include "common/json/exact.h"
 #include "common/template/chat.h"
 #include <math.h>
 #include <stdlib.h>
@@ -41,18 +41,21 @@ static int render_line(const struct template *t, const cJSON *j, struct buf *tex
 static void answer(const struct template *t, const char *line, size_t n, struct buf *out)
 {
     struct err e = ERR_INIT;
-    struct buf text = BUF_INIT;
-    cJSON *j = json_parse(line, n, &e);
+    struct buf text = BUF_INIT, exact = BUF_INIT;
+    cJSON *j = json_parse_exact(line, n, &e);
     if (j)
         template_keep_numbers(j, line, n);
     bool ok = j && render_line(t, j, &text, &e) == 0;
+    json_text_exact(&exact, text.p ? text.p : ""); /* with U+0000 */
     buf_str(out, ok ? "{\"text\":" : "{\"error\":");
     if (ok)
-        buf_json_str(out, text.p ? text.p : "", text.len);
+        buf_json_str(out, exact.p ? exact.p : "", exact.len);
     else
         buf_json_str(out, e.msg, strlen(e.msg));
     buf_str(out, "}\n");
     cJSON_Delete(j);
+    out->oom |= exact.oom;
+    buf_free(&exact);
     buf_free(&text);
 }
 

@@ -1,5 +1,5 @@
 #include "common/tokenizer/filter.h"
-#include "common/json/json.h"
+#include "common/json/exact.h"
 #include "common/tokenizer/tokenizer.h"
 #include "common/utf8.h"
 #include <stdlib.h>
@@ -9,7 +9,7 @@ struct filter {
     struct tokenizer *t;
     struct tok_scratch *scratch;
     struct tok_ids ids;
-    struct buf text;
+    struct buf text; /* of the current line */
 };
 typedef int line_fn(struct filter *f, const cJSON *line, struct buf *out, struct err *e);
 
@@ -29,9 +29,14 @@ static int tokenize(struct filter *f, const cJSON *line, struct buf *out, struct
     bool special = true;
     if (!text)
         return err_set(e, ERR_VALIDATION, "text: expected a string");
+    buf_reset(&f->text);
+    json_text_exact(&f->text, text); /* with U+0000 */
+    if (f->text.oom)
+        return err_nomem(e);
     if (flag(line, "add_special_tokens", &special, e) != 0 ||
-        tokenizer_encode(f->t, text, strlen(text), TOK_OFFSETS | (special ? TOK_ADD_SPECIAL : 0),
-                         &f->scratch, &f->ids, e) != 0)
+        tokenizer_encode(f->t, f->text.p ? f->text.p : "", f->text.len,
+                         TOK_OFFSETS | (special ? TOK_ADD_SPECIAL : 0), &f->scratch, &f->ids,
+                         e) != 0)
         return -1;
     buf_str(out, "{\"ids\":[");
     for (uint32_t i = 0; i < f->ids.n; i++) {
@@ -86,7 +91,7 @@ static int detokenize(struct filter *f, const cJSON *line, struct buf *out, stru
 static void work_line(struct filter *f, line_fn *fn, const char *s, size_t n, struct buf *out)
 {
     struct err e = ERR_INIT;
-    cJSON *j = json_parse(s, n, &e);
+    cJSON *j = json_parse_exact(s, n, &e);
     int rc = j ? fn(f, j, out, &e) : -1;
     cJSON_Delete(j);
     if (rc != 0) {

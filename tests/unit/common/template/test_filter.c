@@ -37,12 +37,15 @@ static void one_line_in_one_out(void **state)
         "7},\"now\":\"2025-01-15T12:34:56\",\"add_generation_prompt\":true}\n"
         "\n"
         "{\"messages\":[{\"content\":\"a\"}]}\n"
+        "{\"messages\":[{\"content\":\"a\\u0000b\",\"y\":{}}],\"variables\":{\"x\":\"c\\u0000d\"},"
+        "\"now\":\"2025-01-15 12:34:56\"}\n"
         "not json\n"
         "{\"messages\":5}",
         &rc, &e);
     assert_int_equal(rc, 0);
     assert_string_equal(text, "{\"text\":\"<s>[2.0]72025>100.0\"}\n"
                               "{\"error\":\"'dict object' has no attribute 'y'\"}\n"
+                              "{\"text\":\"[\\\"a\\\\u0000b\\\"]c\\u0000d2025\"}\n"
                               "{\"error\":\"expected value at line 1 column 1\"}\n"
                               "{\"error\":\"messages must be an array\"}\n");
     free(text);

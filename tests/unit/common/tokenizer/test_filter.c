@@ -38,6 +38,7 @@ static void texts_become_ids_and_byte_offsets(void **state)
     (void)state;
     check(tokenize_filter,
           "{\"text\":\"a\\u00e9a\"}\n"
+          "{\"text\":\"a\\u0000a\",\"add_special_tokens\":false}\n"
           "{\"text\":\"a\",\"add_special_tokens\":false}\n"
           "\n"
           "{\"txt\":1}\n"
@@ -45,6 +46,7 @@ static void texts_become_ids_and_byte_offsets(void **state)
           "{\"text\":\"a\",\"add_special_tokens\":1}\n"
           "{\"text\":\"\",\"add_special_tokens\":false}",
           "{\"ids\":[3,2,0],\"offsets\":[[0,0],[0,3],[3,4]]}\n"
+          "{\"ids\":[0,0],\"offsets\":[[0,1],[1,2]]}\n" /* no token for U+0000 */
           "{\"ids\":[0],\"offsets\":[[0,1]]}\n"
           "{\"error\":\"text: expected a string\"}\n"
           "{\"error\":\"EOF while parsing a value at line 1 column 11\"}\n"
