@@ -1,12 +1,15 @@
 #include "common/cluster.h"
+#include "common/file_stamp.h"
 #include "common/json/json.h"
 #include "common/log/log.h"
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 enum { FILE_MAX = 1 << 20, SECRET_MIN = 16 };
 
@@ -112,6 +115,7 @@ static int check_cert(struct cluster *c, const struct cluster_options *o, struct
     if (rc < 0)
         return err_set(e, ERR_VALIDATION, "--cluster-cert %s: no certificate in PEM: %s", o->cert,
                        gnutls_strerror(rc));
+    c->expires = gnutls_x509_crt_get_expiration_time(chain[0]);
     rc = find_name(c, chain[0], o->cert, e) || check_chain(chain, n, datum(c->ca), o, e) ? -1 : 0;
     for (unsigned i = 0; i < n; i++)
         gnutls_x509_crt_deinit(chain[i]);
@@ -138,7 +142,132 @@ static int load_certificates(struct cluster *c, const struct cluster_options *o,
                   : 0;
 }
 
+/* ---------------------------------------------------------------- renewal */
+
+enum { N_FILES = 3 };
+
+struct cluster_renewal {
+    pthread_mutex_t lock; /* guards the following */
+    struct cluster_options files;
+    struct file_stamp seen[N_FILES]; /* of the files as last read */
+    struct cluster_certs now;
+};
+
+static void stamp_files(const struct cluster_options *o, struct file_stamp out[N_FILES])
+{
+    const char *const paths[N_FILES] = {o->cert, o->key, o->ca};
+    for (int i = 0; i < N_FILES; i++)
+        out[i] = file_stamp_at(paths[i]);
+}
+
+static void log_certificate(const char *what, const struct cluster *c)
+{
+    char day[32];
+    struct tm tm;
+    const time_t ends = (time_t)c->expires;
+    strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&ends, &tm));
+    LOG(LOG_INFO, what, LOGS("name", c->name), LOGS("expires", day));
+}
+
+static char *copy_text(const char *text) { return text ? strdup(text) : NULL; }
+
+static int copy_certs(struct cluster_certs *to, const struct cluster_certs *from)
+{
+    *to = (struct cluster_certs){from->version, copy_text(from->cert), copy_text(from->key),
+                                 copy_text(from->ca)};
+    if (to->cert && to->key && to->ca)
+        return 0;
+    cluster_certs_free(to);
+    return -1;
+}
+
+/* Before the files are read: a change during the reading is noticed later. */
+static int prepare_renewal(struct cluster *c, const struct cluster_options *o)
+{
+    if (!(c->renewal = calloc(1, sizeof(*c->renewal))))
+        return -1;
+    pthread_mutex_init(&c->renewal->lock, NULL);
+    c->renewal->files = *o;
+    stamp_files(o, c->renewal->seen);
+    return 0;
+}
+
+/* With the lock: takes over the certificates of changed files. */
+static void renew(struct cluster_renewal *r, const struct cluster *c)
+{
+    struct err e = ERR_INIT;
+    struct cluster fresh = {.kind = CLUSTER_TLS};
+    struct cluster_certs copy;
+    int rc = load_certificates(&fresh, &r->files, &e);
+    if (!rc && strcmp(fresh.name, c->name) != 0)
+        rc = err_set(&e, ERR_VALIDATION,
+                     "--cluster-cert %s: it is for %s, the members of this cluster are %s",
+                     r->files.cert, fresh.name, c->name);
+    const struct cluster_certs read = {r->now.version + 1, fresh.cert, fresh.key, fresh.ca};
+    if (!rc && copy_certs(&copy, &read) == 0) {
+        cluster_certs_free(&r->now);
+        r->now = copy;
+        log_certificate("Cluster certificate renewed", &fresh);
+    } else {
+        LOG(LOG_WARN, "The cluster's certificate was not renewed; the previous one stays",
+            LOGS("why", rc ? e.msg : "out of memory"));
+    }
+    cluster_free(&fresh);
+}
+
+int cluster_certs_now(const struct cluster *c, struct cluster_certs *out)
+{
+    struct cluster_renewal *r = c->renewal;
+    struct file_stamp now[N_FILES];
+    pthread_mutex_lock(&r->lock);
+    stamp_files(&r->files, now);
+    bool same = true;
+    for (int i = 0; i < N_FILES; i++)
+        same &= file_stamp_same(&r->seen[i], &now[i]);
+    if (!same) {
+        memcpy(r->seen, now, sizeof(now));
+        renew(r, c);
+    }
+    const int rc = copy_certs(out, &r->now);
+    pthread_mutex_unlock(&r->lock);
+    return rc;
+}
+
+static void wipe(char *text)
+{
+    if (text)
+        gnutls_memset(text, 0, strlen(text));
+    free(text);
+}
+
+void cluster_certs_free(struct cluster_certs *p)
+{
+    free(p->cert);
+    wipe(p->key);
+    free(p->ca);
+    *p = (struct cluster_certs){0};
+}
+
+static void renewal_free(struct cluster_renewal *r)
+{
+    if (!r)
+        return;
+    cluster_certs_free(&r->now);
+    pthread_mutex_destroy(&r->lock);
+    free(r);
+}
+
 /* ---------------------------------------------------------------- life */
+
+static int load_renewable(struct cluster *c, const struct cluster_options *o, struct err *e)
+{
+    if (prepare_renewal(c, o))
+        return err_nomem(e);
+    if (load_certificates(c, o, e))
+        return -1;
+    const struct cluster_certs read = {1, c->cert, c->key, c->ca};
+    return copy_certs(&c->renewal->now, &read) ? err_nomem(e) : 0;
+}
 
 int cluster_load(struct cluster *c, const struct cluster_options *o, struct err *e)
 {
@@ -147,7 +276,7 @@ int cluster_load(struct cluster *c, const struct cluster_options *o, struct err 
     if (!rc && c->kind == CLUSTER_SECRET)
         rc = load_secret(c, o->secret_file, e);
     if (!rc && c->kind == CLUSTER_TLS)
-        rc = load_certificates(c, o, e);
+        rc = load_renewable(c, o, e);
     if (rc)
         cluster_free(c);
     return rc;
@@ -157,13 +286,12 @@ void cluster_free(struct cluster *c)
 {
     if (c->cred)
         gnutls_certificate_free_credentials(c->cred);
-    if (c->key)
-        gnutls_memset(c->key, 0, strlen(c->key));
     if (c->secret)
         gnutls_memset(c->secret, 0, c->n_secret);
     free(c->cert);
-    free(c->key);
+    wipe(c->key);
     free(c->ca);
+    renewal_free(c->renewal);
     free(c->secret);
     *c = (struct cluster){0};
 }
@@ -171,7 +299,7 @@ void cluster_free(struct cluster *c)
 void cluster_announce(const struct cluster *c)
 {
     if (c->kind == CLUSTER_TLS)
-        LOG(LOG_INFO, "Connections between machines: mutual TLS", LOGS("name", c->name));
+        log_certificate("Connections between machines: mutual TLS", c);
     else if (c->kind == CLUSTER_SECRET)
         LOG(LOG_WARN, "Connections between machines are authenticated by the shared secret, and "
                       "not encrypted");

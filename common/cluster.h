@@ -4,7 +4,8 @@
  * or by a shared secret (which does not encrypt). Without either, only Unix sockets and loopback
  * addresses are used. docs/decisions/machines.md describes what each protects.
  *
- * A struct cluster is read-only after cluster_load() and may be used by any thread. */
+ * Certificates are read again when their files change, for the connections that follow. Otherwise a
+ * struct cluster is read-only after cluster_load(). It may be used by any thread. */
 #ifndef COMMON_CLUSTER_H
 #define COMMON_CLUSTER_H
 #include "common/err.h"
@@ -43,8 +44,10 @@ struct cluster {
     enum cluster_kind kind;
     /* CLUSTER_TLS. A member is a peer with a certificate from `ca` for the DNS name `name`, which
      * is the first name of our own certificate. */
-    char *cert, *key, *ca; /* PEM */
+    char *cert, *key, *ca; /* PEM, as read at start */
     char name[256];
+    int64_t expires;                 /* seconds since 1970, of our own certificate */
+    struct cluster_renewal *renewal; /* what cluster_certs_now() has */
     struct gnutls_certificate_credentials_st *cred;
     /* CLUSTER_SECRET */
     uint8_t *secret;
@@ -65,13 +68,24 @@ int cluster_allows(enum cluster_kind kind, const char *address, struct err *e);
 
 /* ---- credentials (cluster.c) ---- */
 
-/* Reads and checks the files. Refused: a secret or key readable by other users; a secret of less
- * than 16 bytes; a certificate not issued by the CA or without a DNS name. Trailing white space of
- * the secret is ignored. */
+/* Reads and checks the files, whose names must outlive `c`. Refused: a secret or key readable by
+ * other users; a secret of less than 16 bytes; a certificate not issued by the CA or without a DNS
+ * name. Trailing white space of the secret is ignored. */
 int cluster_load(struct cluster *c, const struct cluster_options *o, struct err *e);
 void cluster_free(struct cluster *c); /* wipes the key and the secret; a zeroed struct is allowed */
 /* Logs one line: how connections to other machines are protected. */
 void cluster_announce(const struct cluster *c);
+
+/* The certificates for a handshake, each in PEM. */
+struct cluster_certs {
+    uint64_t version; /* from 1; greater after each renewal */
+    char *cert, *key, *ca;
+};
+/* CLUSTER_TLS: copies the current certificates to `out`. Reads the files first if they changed.
+ * Files that do not match, or are for another name, are logged once, and the previous ones stay: a
+ * renewal may be in progress. -1: out of memory. */
+int cluster_certs_now(const struct cluster *c, struct cluster_certs *out);
+void cluster_certs_free(struct cluster_certs *p); /* wipes the key */
 
 struct cluster_part {
     const void *p;

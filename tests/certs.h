@@ -75,6 +75,18 @@ static inline struct cluster_options certs_options(const struct certs *c, enum c
     return o;
 }
 
+/* Overwrites the file `to` in place, as a renewal may. */
+static inline void certs_copy(const char *to, const char *from)
+{
+    char text[8192];
+    int fd = open(from, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
+    if (n <= 0 || n == sizeof(text))
+        abort();
+    close(fd);
+    certs_write(to, text, (size_t)n);
+}
+
 static inline void certs_remove(const struct certs *c)
 {
     unlink(c->cert);

@@ -15,9 +15,9 @@ static int take_lock(struct rpc_bind *b, const char *path, struct err *e)
     return b->lock_fd < 0 ? -1 : 0;
 }
 
-static int add_port(grpc_server *g, const char *target, const struct cluster *c)
+static int add_port(struct rpc_bind *b, grpc_server *g, const char *target, const struct cluster *c)
 {
-    grpc_server_credentials *creds = rpc_server_creds(c, target);
+    grpc_server_credentials *creds = rpc_server_creds(c, target, &b->certs);
     int port = creds ? grpc_server_add_http2_port(g, target, creds) : 0;
     grpc_server_credentials_release(creds);
     return port;
@@ -40,7 +40,7 @@ static int bind_unix(struct rpc_bind *b, const char *path, grpc_server *g, struc
     /* The permission to connect is the permission to use the model. The kernel requires write
      * permission, which only our user and root have from the socket's creation on. */
     mode_t before = umask(0177);
-    int port = add_port(g, target, NULL);
+    int port = add_port(b, g, target, NULL);
     umask(before);
     if (!port) {
         rpc_bind_close(b);
@@ -56,7 +56,7 @@ int rpc_bind_open(struct rpc_bind *b, const char *address, const struct cluster 
     if (!strncmp(address, "tcp://", 6)) {
         if (cluster_allows(c ? c->kind : CLUSTER_OPEN, address, e))
             return -1;
-        if (!strrchr(address + 6, ':') || !(b->port = add_port(g, address + 6, c)))
+        if (!strrchr(address + 6, ':') || !(b->port = add_port(b, g, address + 6, c)))
             return err_set(e, ERR_SYSTEM, "%s: cannot listen there", address);
         return 0;
     }

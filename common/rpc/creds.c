@@ -17,17 +17,44 @@ grpc_channel_credentials *rpc_channel_creds(const struct cluster *c, const char 
 {
     if (!encrypts(c, address))
         return grpc_insecure_credentials_create();
-    grpc_ssl_pem_key_cert_pair own = {c->key, c->cert};
-    return grpc_ssl_credentials_create_ex(c->ca, &own, NULL, NULL);
+    struct cluster_certs now;
+    if (cluster_certs_now(c, &now))
+        return NULL;
+    grpc_ssl_pem_key_cert_pair own = {now.key, now.cert};
+    grpc_channel_credentials *creds = grpc_ssl_credentials_create_ex(now.ca, &own, NULL, NULL);
+    cluster_certs_free(&now);
+    return creds;
 }
 
-grpc_server_credentials *rpc_server_creds(const struct cluster *c, const char *address)
+/* gRPC calls it before each handshake, under a lock of the listener's. */
+static grpc_ssl_certificate_config_reload_status
+on_handshake(void *arg, grpc_ssl_server_certificate_config **out)
+{
+    struct rpc_server_certs *s = arg;
+    struct cluster_certs now;
+    if (cluster_certs_now(s->cluster, &now))
+        return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_FAIL; /* keeps what it has */
+    const bool fresh = now.version != s->version;
+    if (fresh) {
+        grpc_ssl_pem_key_cert_pair own = {now.key, now.cert};
+        *out = grpc_ssl_server_certificate_config_create(now.ca, &own, 1);
+        s->version = now.version;
+    }
+    cluster_certs_free(&now);
+    return fresh ? GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW
+                 : GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
+}
+
+grpc_server_credentials *rpc_server_creds(const struct cluster *c, const char *address,
+                                          struct rpc_server_certs *certs)
 {
     if (!encrypts(c, address))
         return grpc_insecure_server_credentials_create();
-    grpc_ssl_pem_key_cert_pair own = {c->key, c->cert};
-    return grpc_ssl_server_credentials_create_ex(
-        c->ca, &own, 1, GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY, NULL);
+    *certs = (struct rpc_server_certs){.cluster = c};
+    grpc_ssl_server_credentials_options *o =
+        grpc_ssl_server_credentials_create_options_using_config_fetcher(
+            GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY, on_handshake, certs);
+    return o ? grpc_ssl_server_credentials_create_with_options(o) : NULL;
 }
 
 bool rpc_from_unix(grpc_call *call)

@@ -124,8 +124,12 @@ static struct peer *find_peer(struct kv_peers *p, const char *address, struct er
     struct peer *oldest = &p->peers[0];
     for (int i = 0; i < PEERS; i++) {
         struct peer *x = &p->peers[i];
-        if (x->address && strcmp(x->address, address) == 0)
-            return x;
+        if (x->address && strcmp(x->address, address) == 0) {
+            if (!x->paused_until_ns || x->paused_until_ns > clock_ns())
+                return x;
+            oldest = x; /* connects anew, with certificates that may have been renewed */
+            break;
+        }
         if (x->used_ns < oldest->used_ns)
             oldest = x;
     }

@@ -239,6 +239,54 @@ static void members_call_each_other(void **state)
     }
 }
 
+/* As cert-manager renews them: the paths stay, and a new authority replaces the old one. */
+static void renewed_certificates_are_for_new_connections(void **state)
+{
+    struct certs at, next;
+    struct cluster old, fresh;
+    struct err e = ERR_INIT;
+    (void)state;
+    certs_make(&at, "members.test");
+    certs_make(&next, "members.test");
+    const struct cluster_options o = certs_options(&at, CLUSTER_TLS);
+    const struct cluster_options in_next = certs_options(&next, CLUSTER_TLS);
+    if (cluster_load(&old, &o, &e) || cluster_load(&fresh, &in_next, &e))
+        fail_msg("%s", e.msg);
+    assert_string_not_equal(old.cert, fresh.cert);
+    certs_copy(at.cert, next.cert);
+    assert_int_equal(calls(&old, &old, 1).got, 1); /* half of a renewal: the previous ones stay */
+    certs_copy(at.key, next.key);
+    assert_int_equal(calls(&old, &fresh, 1).got, 1);
+    assert_int_equal(calls(&fresh, &old, 1).got, 1);
+    cluster_free(&old);
+    cluster_free(&fresh);
+    certs_remove(&at);
+    certs_remove(&next);
+}
+
+static void a_certificate_for_another_name_renews_nothing(void **state)
+{
+    struct certs at, other;
+    struct cluster c;
+    struct cluster_certs now;
+    struct err e = ERR_INIT;
+    (void)state;
+    certs_make(&at, "members.test");
+    certs_make(&other, "others.test");
+    const struct cluster_options o = certs_options(&at, CLUSTER_TLS);
+    if (cluster_load(&c, &o, &e))
+        fail_msg("%s", e.msg);
+    certs_copy(at.cert, other.cert);
+    certs_copy(at.key, other.key);
+    assert_int_equal(cluster_certs_now(&c, &now), 0);
+    assert_int_equal(now.version, 1);
+    assert_string_equal(now.cert, c.cert);
+    cluster_certs_free(&now);
+    cluster_free(&c);
+    certs_remove(&at);
+    certs_remove(&other);
+}
+
 static void an_answer_that_is_not_proved_is_none(void **state)
 {
     struct cluster c;
@@ -289,6 +337,8 @@ int main(void)
         cmocka_unit_test(a_number_is_accepted_once),
         cmocka_unit_test(a_full_table_begins_again_under_a_fresh_nonce),
         cmocka_unit_test(members_call_each_other),
+        cmocka_unit_test(renewed_certificates_are_for_new_connections),
+        cmocka_unit_test(a_certificate_for_another_name_renews_nothing),
         cmocka_unit_test(an_answer_that_is_not_proved_is_none),
         cmocka_unit_test(without_credentials_nobody_listens_outside),
     };

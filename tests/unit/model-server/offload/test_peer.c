@@ -3,6 +3,7 @@
 #include "common/clock.h"
 #include "model-server/offload/peer.h"
 #include "model-server/offload/peer_server.h"
+#include "tests/certs.h"
 #include "tests/unit/test.h"
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -298,6 +299,36 @@ static void a_secret_decides(void **state)
     rig_free(g);
 }
 
+/* A channel keeps the certificates that it began with: another attempt has another channel. */
+static void a_renewed_certificate_is_tried(void **state)
+{
+    struct certs at, next;
+    struct cluster ours, theirs;
+    struct err e = ERR_INIT;
+    (void)state;
+    certs_make(&at, "members.test");
+    certs_make(&next, "members.test");
+    const struct cluster_options o = certs_options(&at, CLUSTER_TLS);
+    const struct cluster_options in_next = certs_options(&next, CLUSTER_TLS);
+    if (cluster_load(&ours, &o, &e) || cluster_load(&theirs, &in_next, &e))
+        fail_msg("%s", e.msg);
+    struct rig *g = rig_new(&theirs, &ours);
+    put(g->from, 0);
+    assert_int_equal(ask(g, 1, 5000), KV_PEER_UNREACHABLE);
+    certs_copy(at.cert, next.cert);
+    certs_copy(at.key, next.key);
+    const int64_t until = clock_ms() + 20000;
+    enum kv_peer_outcome out;
+    while ((out = ask(g, 1, 5000)) == KV_PEER_UNREACHABLE && clock_ms() < until)
+        usleep(100000);
+    assert_int_equal(out, KV_PEER_FOUND);
+    rig_free(g);
+    cluster_free(&ours);
+    cluster_free(&theirs);
+    certs_remove(&at);
+    certs_remove(&next);
+}
+
 /* Half of the memory at most is kept for peers, until it was read. */
 static void what_is_kept_stays(void **state)
 {
@@ -347,6 +378,7 @@ int main(void)
         cmocka_unit_test(nobody_there),
         cmocka_unit_test(one_who_says_nothing),
         cmocka_unit_test(a_secret_decides),
+        cmocka_unit_test(a_renewed_certificate_is_tried),
         cmocka_unit_test(what_is_kept_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
