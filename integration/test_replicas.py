@@ -5,6 +5,7 @@ import contextlib
 import os
 import pathlib
 import signal
+import time
 
 import pytest
 import requests
@@ -254,6 +255,13 @@ def test_a_file_names_replicas(model, alone, tmp_path):
         name(ports[0])
         r = Router(model, "--replica-discovery", f"file:{listed}", "--shard-return-timeout", 60)
         assert ready(r) == 1
+        for _ in range(4):  # written in place, and read meanwhile
+            text = listed.read_text()
+            listed.write_text("")
+            time.sleep(0.2)
+            listed.write_text(text)
+            time.sleep(0.6)
+        assert "Draining replica" not in r.log and ready(r) == 1
         asked, begun = streams(r, asks(32))
         wait_for(lambda: len(begun) == 32, 60)
         name(*ports)

@@ -43,11 +43,35 @@ int discover_check(const char *where, struct err *e)
 
 bool discover_is_file(const char *where) { return after(where, file) != NULL; }
 
-static void add(struct targets *t, const char *target)
+static bool has(const struct targets *t, const char *target)
 {
     for (uint32_t i = 0; i < t->n; i++)
         if (strcmp(t->v[i], target) == 0)
-            return;
+            return true;
+    return false;
+}
+
+void sightings_add(struct sightings *s, const struct targets *found)
+{
+    s->before = s->any ? s->last : *found;
+    s->last = *found;
+    s->any = true;
+}
+
+bool sightings_confirm(const struct sightings *s, const char *target)
+{
+    return has(&s->last, target) && has(&s->before, target);
+}
+
+bool sightings_deny(const struct sightings *s, const char *target)
+{
+    return !has(&s->last, target) && !has(&s->before, target);
+}
+
+static void add(struct targets *t, const char *target)
+{
+    if (has(t, target))
+        return;
     snprintf(t->v[t->n++], TARGET_BYTES, "%s", target);
 }
 

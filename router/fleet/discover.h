@@ -17,6 +17,18 @@ struct targets {
     char v[TARGETS_MOST][TARGET_BYTES]; /* "tcp://10.0.0.1:8000", "unix:/run/shard-0" */
 };
 
+/* What the last two look-ups found. A file may be read while it is written, and an answer of DNS
+ * may be partial, so one look-up alone neither adds nor removes an address. Zero-initialise. */
+struct sightings {
+    bool any; /* false: no look-up yet */
+    struct targets last, before;
+};
+void sightings_add(struct sightings *s, const struct targets *found);
+/* Was it in both look-ups? After the first one: in that. */
+bool sightings_confirm(const struct sightings *s, const char *target);
+/* Was it in neither? */
+bool sightings_deny(const struct sightings *s, const char *target);
+
 /* Is `where` one of the forms above? ERR_VALIDATION if not. */
 int discover_check(const char *where, struct err *e);
 bool discover_is_file(const char *where); /* reading it does not block */

@@ -14,8 +14,9 @@ enum { TURN_MS = 250, DNS_MS = 2000, SILENCE_MS = 5000 };
 
 struct watch { /* owned by the thread */
     struct fleet *f;
-    int64_t next_ms; /* time of the next discovery */
-    struct targets found;
+    int64_t next_ms;      /* time of the next discovery */
+    struct targets found; /* by the current look-up */
+    struct sightings seen;
     char last_error[sizeof(((struct err *)0)->msg)]; /* the last logged error */
 };
 
@@ -55,14 +56,6 @@ static bool is_fixed(const struct fleet *f, const char *target)
     return false;
 }
 
-static bool is_found(const struct targets *t, const char *target)
-{
-    for (uint32_t i = 0; i < t->n; i++)
-        if (strcmp(t->v[i], target) == 0)
-            return true;
-    return false;
-}
-
 static struct replica *replica_of(const struct fleet *f, const char *target)
 {
     for (uint32_t i = 0; i < f->n; i++)
@@ -77,7 +70,9 @@ static void merge(struct watch *w, struct err *e)
     struct fleet *f = w->f;
     for (uint32_t i = 0; i < f->n; i++) {
         struct replica *p = f->v[i];
-        const bool wanted = is_fixed(f, p->target) || is_found(&w->found, p->target);
+        const bool wanted =
+            is_fixed(f, p->target) || (p->wanted ? !sightings_deny(&w->seen, p->target)
+                                                 : sightings_confirm(&w->seen, p->target));
         if (p->wanted && !wanted)
             LOG(LOG_INFO, "Draining replica", LOGS("replica", p->target),
                 LOGI("requests", p->n_waiting + p->n_running));
@@ -85,7 +80,7 @@ static void merge(struct watch *w, struct err *e)
         pthread_cond_signal(&p->turn);
     }
     for (uint32_t i = 0; i < w->found.n; i++) {
-        if (replica_of(f, w->found.v[i]))
+        if (replica_of(f, w->found.v[i]) || !sightings_confirm(&w->seen, w->found.v[i]))
             continue;
         LOG(LOG_INFO, "Replica found", LOGS("replica", w->found.v[i]));
         if (replica_add(f, w->found.v[i], e) != 0)
@@ -106,6 +101,7 @@ static void look(struct watch *w)
         w->last_error[0] = 0;
     if (rc < 0)
         return;
+    sightings_add(&w->seen, &w->found);
     pthread_mutex_lock(&f->lock);
     if (!f->stopping)
         merge(w, &e);

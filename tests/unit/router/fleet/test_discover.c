@@ -86,6 +86,33 @@ static void files_and_names_are_looked_up(void **state)
     assert_int_equal(discover("dns:no-such-name.invalid:77", CLUSTER_OPEN, &t, &e), -1);
 }
 
+static void look(struct sightings *s, const char *lines)
+{
+    struct err e = ERR_INIT;
+    assert_int_equal(discover_lines(lines, strlen(lines), CLUSTER_OPEN, &t, &e), 0);
+    sightings_add(s, &t);
+}
+
+static void one_look_changes_nothing(void **state)
+{
+    static struct sightings s;
+    static const char a[] = "tcp://127.0.0.1:1", b[] = "tcp://127.0.0.1:2";
+    (void)state;
+    assert_true(sightings_deny(&s, a));
+    look(&s, "127.0.0.1:1\n"); /* the first look-up counts alone: nothing is known yet */
+    assert_true(sightings_confirm(&s, a));
+    look(&s, ""); /* the file is being written */
+    assert_false(sightings_deny(&s, a) || sightings_confirm(&s, a));
+    look(&s, "127.0.0.1:1\n127.0.0.1:2");
+    assert_false(sightings_deny(&s, a) || sightings_confirm(&s, b));
+    look(&s, "127.0.0.1:1\n127.0.0.1:22\n"); /* the line before was half of one */
+    assert_true(sightings_confirm(&s, a));
+    assert_false(sightings_confirm(&s, b));
+    look(&s, "127.0.0.1:22\n");
+    look(&s, "127.0.0.1:22\n");
+    assert_true(sightings_deny(&s, a) && sightings_deny(&s, b));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -93,6 +120,7 @@ int main(void)
         cmocka_unit_test(lines_are_addresses),
         cmocka_unit_test(what_is_no_address_is_left_out),
         cmocka_unit_test(files_and_names_are_looked_up),
+        cmocka_unit_test(one_look_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
