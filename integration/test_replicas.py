@@ -139,11 +139,12 @@ class Shard(Process):
 
 
 class Router(Process):
-    def __init__(self, model, *args):
+    def __init__(self, model, *args, wait=True):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         super().__init__([BIN / "router", "--tokenizer-name", model, "--port", self.port, "--hostname", "127.0.0.1", "--master-shard-uds-path", "", *args])
-        Service.wait_ready(self)
+        if wait:
+            Service.wait_ready(self)
 
     events, post, metric, audit = Service.events, Service.post, Service.metric, Service.audit
 
@@ -193,6 +194,34 @@ def test_other_weights_take_no_place(model, tmp_path):
     finally:
         for p in shards:
             p.stop(signal.SIGKILL)
+
+
+def test_a_second_router_waits_until_the_first_has_ended(model, alone):
+    """Both would number the same blocks, and each would overwrite the other's: a rolling update of routers does that."""
+    ports = [free_port(), free_port()]
+    shards = [Shard(model, p) for p in ports]
+    args = ["--replica-address", ",".join(f"127.0.0.1:{p}" for p in ports), "--shard-return-timeout", 60]
+    first = second = None
+    try:
+        first = Router(model, *args)
+        wait_for(lambda: ready(first) == 2, 60)
+        asked, begun = streams(first, asks(8))
+        wait_for(lambda: len(begun) == 8, 60)
+        second = Router(model, *args, wait=False)
+        assert [f.result() for f in asked] == alone[:8]
+        second.wait_log("another router uses this shard")
+        time.sleep(8)  # one that has nothing to do keeps its shards, too
+        assert ready(first) == 2 and second.alive() and "Replica ready" not in second.log
+        assert [f.result() for f in streams(first, asks(8))[0]] == alone[:8]
+        first.stop(signal.SIGKILL)
+        Service.wait_ready(second)
+        wait_for(lambda: ready(second) == 2, 60)
+        assert [f.result() for f in streams(second, asks(8))[0]] == alone[:8]
+        assert second.stop() == 0
+    finally:
+        for p in [*shards, first, second]:
+            if p and p.alive():
+                p.stop(signal.SIGKILL)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
  * router. */
 #ifndef ROUTER_SERVE_IMPL_H
 #define ROUTER_SERVE_IMPL_H
+#include "common/rpc/session.h"
 #include "router/fleet/discover.h"
 #include "router/http/keys.h"
 #include "router/models/edge.h"
@@ -14,6 +15,7 @@ struct router_service {
     struct keys keys;
     struct tls *tls; /* NULL: plain HTTP */
     struct cluster cluster;
+    char session[RPC_SESSION_TEXT];
     const struct router_config *c;
     struct edge edge;
     struct tokenizer *tokenizer;

@@ -73,6 +73,7 @@ static void *connect_shards(void *arg)
     f.infer.watchdog = s->edge.watchdog;
     f.infer.draft_target = s->draft_target;
     f.infer.cluster = &s->cluster;
+    f.infer.session = s->session;
     f.infer.events = s->kv_events;
     s->fleet = fleet_start(&f, &s->start_error);
     if (s->fleet)
@@ -339,8 +340,8 @@ int service_start(struct router_service *s, struct err *e)
     raise_file_limit();
     if (check(s->c, e) != 0 || heartbeat_start(s->c->heartbeat_fd, e) != 0 ||
         load_cluster(&s->cluster, s->c, e) != 0 || name_replicas(s, e) != 0 ||
-        catch_signals(s, e) != 0 || open_startup(s, e) != 0 || load_model(s, e) != 0 ||
-        build_edge(s, e) != 0)
+        rpc_session_draw(s->session, e) != 0 || catch_signals(s, e) != 0 ||
+        open_startup(s, e) != 0 || load_model(s, e) != 0 || build_edge(s, e) != 0)
         return -1;
     if (given(s->c->draft_shard_uds_path) &&
         !(s->draft_target = shard_target(s->c->draft_shard_uds_path)))

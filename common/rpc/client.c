@@ -1,5 +1,6 @@
 #include "common/rpc/client.h"
 #include "common/rpc/creds.h"
+#include "common/rpc/session.h"
 #include "common/rpc/target.h"
 #include <grpc/byte_buffer.h>
 #include <grpc/slice.h>
@@ -285,7 +286,8 @@ static int begin(struct rpc_client *c, struct rpc_unary *u, const char *tracepar
 {
     const struct client_method *m = u->method;
     char proof[RPC_PROOF_TEXT];
-    grpc_metadata md[2];
+    const char *session = rpc_loop_session(c->loop);
+    grpc_metadata md[3];
     size_t n = 0;
     u->details = grpc_empty_slice();
     grpc_metadata_array_init(&u->head);
@@ -293,6 +295,9 @@ static int begin(struct rpc_client *c, struct rpc_unary *u, const char *tracepar
     if (traceparent && *traceparent)
         md[n++] = (grpc_metadata){.key = grpc_slice_from_static_string("traceparent"),
                                   .value = grpc_slice_from_copied_string(traceparent)};
+    if (session && *session)
+        md[n++] = (grpc_metadata){.key = grpc_slice_from_static_string(RPC_SESSION_KEY),
+                                  .value = grpc_slice_from_copied_string(session)};
     if (u->client && prove(c, u, proof))
         md[n++] = (grpc_metadata){.key = grpc_slice_from_static_string(RPC_PROOF_KEY),
                                   .value = grpc_slice_from_copied_string(proof)};

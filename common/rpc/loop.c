@@ -51,6 +51,7 @@ struct rpc_loop {
     atomic_int pending;
     _Atomic int64_t busy_ns;
     const struct cluster *cluster;
+    const char *session;
 };
 
 /* The C core exports no way to enqueue a tag, but an empty batch is complete at once, on any
@@ -123,6 +124,10 @@ void rpc_loop_free(struct rpc_loop *l)
 }
 
 void rpc_loop_set_cluster(struct rpc_loop *l, const struct cluster *c) { l->cluster = c; }
+
+void rpc_loop_set_session(struct rpc_loop *l, const char *id) { l->session = id; }
+
+const char *rpc_loop_session(const struct rpc_loop *l) { return l->session; }
 
 const struct cluster *rpc_loop_cluster(const struct rpc_loop *l) { return l->cluster; }
 

@@ -43,6 +43,11 @@ struct cluster;
 void rpc_loop_set_cluster(struct rpc_loop *l, const struct cluster *c);
 const struct cluster *rpc_loop_cluster(const struct rpc_loop *l);
 
+/* The clients of this loop send `id` with each call (common/rpc/session.h). Call before the first
+ * client. NULL, the default: none. `id` must outlive the loop. */
+void rpc_loop_set_session(struct rpc_loop *l, const char *id);
+const char *rpc_loop_session(const struct rpc_loop *l);
+
 /* Each success leads to exactly one later call of op->done. */
 int rpc_start(struct rpc_loop *l, grpc_call *c, const grpc_op *ops, size_t n, struct rpc_op *op);
 void rpc_post(struct rpc_loop *l, struct rpc_op *op); /* thread-safe */

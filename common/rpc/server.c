@@ -236,6 +236,30 @@ static const char *refusal(struct server_call *k)
     return "the caller did not prove that it knows the secret";
 }
 
+/* False: another caller owns the state that this call would change. */
+static bool claim(struct server_call *k)
+{
+    struct rpc_server *s = k->s;
+    const bool changes =
+        k->method && k->method->lane != RPC_AT_ONCE && k->method->lane != RPC_STREAM;
+    for (size_t i = 0; i < k->md.count; i++) {
+        grpc_slice v = k->md.metadata[i].value;
+        const size_t n = GRPC_SLICE_LENGTH(v);
+        if (grpc_slice_str_cmp(k->md.metadata[i].key, RPC_SESSION_KEY) == 0 &&
+            n < sizeof(k->session)) {
+            memcpy(k->session, GRPC_SLICE_START_PTR(v), n);
+            k->session[n] = 0;
+        }
+    }
+    pthread_mutex_lock(&s->lock);
+    if (changes)
+        k->holds = rpc_session_begin(&s->session, k->session, clock_ms());
+    else
+        rpc_session_seen(&s->session, k->session, clock_ms());
+    pthread_mutex_unlock(&s->lock);
+    return !changes || k->holds;
+}
+
 static void read_parent(struct server_call *k)
 {
     char text[2 * TRACE_PARENT_LEN];
@@ -268,6 +292,8 @@ void server_call_arrived(struct rpc_op *op, bool ok)
     const char *no = refusal(k);
     if (no)
         finish(k, GRPC_STATUS_UNAUTHENTICATED, no);
+    else if (!claim(k))
+        finish(k, GRPC_STATUS_UNAVAILABLE, RPC_SESSION_HELD);
     else if (k->method)
         receive(k);
     else

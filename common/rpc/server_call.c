@@ -1,4 +1,5 @@
 /* server_call.c - the life of call objects: armed, in use, armed again or freed. */
+#include "common/clock.h"
 #include "common/rpc/server_impl.h"
 #include <stdlib.h>
 
@@ -44,6 +45,11 @@ void server_stop_when_empty(struct rpc_server *s)
 void server_call_free(struct server_call *k)
 {
     struct rpc_server *s = k->s;
+    if (k->holds) {
+        pthread_mutex_lock(&s->lock);
+        rpc_session_end(&s->session, k->session, clock_ms());
+        pthread_mutex_unlock(&s->lock);
+    }
     if (k->in)
         grpc_byte_buffer_destroy(k->in);
     if (k->out)

@@ -5,6 +5,7 @@
 #include "common/rpc/loop.h"
 #include "common/rpc/proof.h"
 #include "common/rpc/server.h"
+#include "common/rpc/session.h"
 #include "common/rpc/trace.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -35,6 +36,7 @@ struct rpc_server {
     pthread_cond_t wake;
     struct call_lane lanes[2]; /* RPC_SERIAL, RPC_APART */
     bool stopping, drained;
+    struct rpc_session session;
 };
 
 /* One call, from the moment it can be received in this object until its status was sent. It belongs
@@ -54,9 +56,11 @@ struct server_call {
     bool proved;     /* authenticated by `ticket`; the answer is signed as well */
     bool challenged; /* the nonce is sent to the caller */
     struct rpc_ticket ticket;
-    grpc_slice trailer;           /* value of the trailing metadata */
-    struct trace_context parent;  /* zero: none */
-    int64_t arrived_ns, begun_ns; /* begun: when the handler was called */
+    char session[RPC_SESSION_TEXT]; /* the caller's id; "": none */
+    bool holds;                     /* the session counts this call */
+    grpc_slice trailer;             /* value of the trailing metadata */
+    struct trace_context parent;    /* zero: none */
+    int64_t arrived_ns, begun_ns;   /* begun: when the handler was called */
 };
 
 /* What a call object does when a call has arrived in it, or the server shuts down (`ok` false). */

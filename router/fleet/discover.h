@@ -17,8 +17,8 @@ struct targets {
     char v[TARGETS_MOST][TARGET_BYTES]; /* "tcp://10.0.0.1:8000", "unix:/run/shard-0" */
 };
 
-/* What the last two look-ups found. A file may be read while it is written, and an answer of DNS
- * may be partial, so one look-up alone neither adds nor removes an address. Zero-initialise. */
+/* What the last two look-ups found. One alone neither adds nor removes an address: a file may be
+ * read while it is written, and an answer of DNS may be partial. Zero-initialise. */
 struct sightings {
     bool any; /* false: no look-up yet */
     struct targets last, before;

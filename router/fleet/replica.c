@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "common/cond.h"
 #include "common/log/log.h"
+#include "common/rpc/session.h"
 #include "router/fleet/impl.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -119,14 +120,16 @@ static void pause_ms(struct replica *p, int64_t ms)
         ;
 }
 
-/* Logs each cause once: a replica may be searched for days. */
+/* Logs each cause once: a replica may be searched for days. Shards of another router are not
+ * unsuitable: that router may end. */
 static void note_failure(struct replica *p, const struct err *e, bool connected)
 {
+    const bool held = strstr(e->msg, RPC_SESSION_HELD) != NULL;
+    const enum log_level level = held ? LOG_WARN : connected ? LOG_ERROR : LOG_DEBUG;
     if (strcmp(p->why.msg, e->msg) != 0)
-        LOG(connected ? LOG_ERROR : LOG_DEBUG, "replica not ready", LOGS("replica", p->target),
-            LOGS("why", e->msg));
+        LOG(level, "replica not ready", LOGS("replica", p->target), LOGS("why", e->msg));
     p->why = *e;
-    p->refused = connected;
+    p->refused = connected && !held;
     pthread_cond_broadcast(&p->fleet->changed);
 }
 

@@ -550,8 +550,10 @@ struct infer *infer_start(const struct infer_config *c, struct err *e)
         return err_nomem(e), NULL;
     grpc_init();
     i->loop = rpc_loop_new();
-    if (i->loop)
+    if (i->loop) {
         rpc_loop_set_cluster(i->loop, c->cluster);
+        rpc_loop_set_session(i->loop, c->session);
+    }
     if (!i->loop || pthread_create(&i->thread, NULL, run, i) != 0) {
         err_set(e, ERR_SYSTEM, "the scheduler's thread did not start");
         if (i->loop)

@@ -1,6 +1,7 @@
 #include "router/shards/shards.h"
 #include "common/clock.h"
 #include "common/log/log.h"
+#include "common/rpc/session.h"
 #include "common/rpc/target.h"
 #include <assert.h>
 #include <errno.h>
@@ -8,10 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Keepalive pings detect a frozen peer within 15 s. Only our shards tolerate them (TGI's server
  * closes the connection), and only ours report a vocabulary hash in Info. */
-enum { KEEPALIVE_MS = 10000, KEEPALIVE_TIMEOUT_MS = 5000 };
+enum { KEEPALIVE_MS = 10000, KEEPALIVE_TIMEOUT_MS = 5000, AGAIN_MS = 200 };
 
 /* generate.v2's messages are subsets of v3's (proto/generate_v2.proto) and are read as v3. */
 static const struct {
@@ -420,14 +422,22 @@ static int discover(struct shards *first, int64_t timeout_ms, bool wait, struct 
     return 0;
 }
 
-/* Any call would do; ClearCache is needed first anyway. */
-static int wait_for_all(struct shards *s, int64_t timeout_ms, bool wait, struct err *e)
+/* Any call that changes the shards' state would do; ClearCache is needed first anyway. A router
+ * that ended without a farewell owns them for some seconds more (common/rpc/session.h). */
+static int claim(struct shards *s, int64_t end_ms, bool wait, struct err *e)
 {
     Generate__V3__ClearCacheRequest clear = GENERATE__V3__CLEAR_CACHE_REQUEST__INIT;
     struct fan f;
+    int rc;
     if (fan_init(&f, s, NULL, NULL, e) != 0)
         return -1;
-    int rc = fan_call_sync(&f, SHARD_CLEAR_CACHE, &clear.base, timeout_ms, wait, e);
+    for (;;) {
+        const int64_t left = end_ms - clock_ms();
+        rc = fan_call_sync(&f, SHARD_CLEAR_CACHE, &clear.base, left > 1 ? left : 1, wait, e);
+        if (rc == 0 || left < AGAIN_MS || !strstr(e->msg, RPC_SESSION_HELD))
+            break;
+        nanosleep(&(struct timespec){.tv_nsec = AGAIN_MS * 1000000L}, NULL);
+    }
     fan_free(&f);
     return rc == 0 ? 0 : err_wrap(e, "Unable to clear the model shards cache");
 }
@@ -436,7 +446,7 @@ struct shards *shards_connect(struct rpc_loop *l, const char *target, int64_t ti
                               struct err *e)
 {
     char *only[1] = {(char *)(uintptr_t)target};
-    int64_t end_ms = clock_ms() + timeout_ms, left;
+    const int64_t end_ms = clock_ms() + timeout_ms;
     struct shards *first = NULL, *s = NULL;
     struct discovery d = {0};
     struct rpc_mem m;
@@ -456,8 +466,8 @@ struct shards *shards_connect(struct rpc_loop *l, const char *target, int64_t ti
     }
     if (!(s = ranks_new(l, d.urls, d.n, version, d.keepalive, e)))
         goto out;
-    left = end_ms - clock_ms();
-    if (wait_for_all(s, left > 1 ? left : 1, wait, e) != 0) {
+    /* Rank 0 first: of two routers that connect at once, one gets all ranks. */
+    if ((s->n > 1 && claim(first, end_ms, wait, e) != 0) || claim(s, end_ms, wait, e) != 0) {
         shards_free(s);
         s = NULL;
     }
