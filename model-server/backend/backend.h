@@ -101,6 +101,7 @@ enum act {
     ACT_QUICK_GELU, /* x * sigmoid(1.702 x) (CLIP, arXiv 2103.00020) */
     ACT_SILU_CLAMPED,
     ACT_SILU_CAPPED,
+    ACT_SIGMOID,
     ACT_N,
     ACT_LIMIT = 0x7fffff00 /* the bits of a limit, as those of a float; 0: the kind's own */
 };
@@ -368,6 +369,7 @@ struct backend_ops {
     /* Support of a format in an arithmetic. NATIVE: weight_load() accepts it as SOURCE_CODES or
      * by --quantize. WIDEN: it needs SOURCE_NUMBERS. */
     enum take (*weight_takes)(const struct format *f, enum arith a);
+    bool has_rwkv;           /* conv() makes several sums, recur() has RECUR_RWKV */
     bool rounds_activations; /* to 8 bits for products in ARITH_INT8; false: products dequantise */
     uint64_t step_bytes; /* above this size of a step's rows, several passes are cheaper than one;
                             0: never */

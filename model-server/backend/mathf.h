@@ -136,6 +136,8 @@ static inline float math_act(float x, enum act kind)
         return x * x;
     case ACT_QUICK_GELU:
         return x / (1.0f + math_exp(-QUICK_GELU_ALPHA * x));
+    case ACT_SIGMOID:
+        return math_sigmoid(x);
     case ACT_RELU:
     case ACT_SWIGLU_CLAMPED:
     case ACT_SILU_CLAMPED:

@@ -25,6 +25,9 @@ struct conv {
     const float *w;           /* [width][channels] */
     const float *bias;        /* [channels] or NULL */
     bool silu;                /* y = silu(y) */
+    /* More than 1: so many results of the same inputs, y is [sums][tokens][channels] and w
+     * [sums][width][channels], without a bias. Not on GPUs. */
+    uint32_t sums;
 };
 
 /* Update of a head's state S [key_dim][value_dim] with a token's key k, query q and value v:
@@ -42,20 +45,36 @@ struct conv {
  * The result is S^T q, plus skip * v.
  *   GATED  one number for each value, without keys and queries (RG-LRU, arXiv 2402.19427): with
  *          l = rates sigmoid(step + dt_bias) and u = v sigmoid(beta + beta_bias),
- *          S = exp(l) S + sqrt(1 - exp(2 l)) u, and u after the first token. The result is S */
-enum recur_kind { RECUR_DELTA, RECUR_SSM, RECUR_SCAN, RECUR_FIXED, RECUR_GATED };
+ *          S = exp(l) S + sqrt(1 - exp(2 l)) u, and u after the first token. The result is S
+ *   RWKV   each element of a key has a decay g = exp(-exp(-1/2) sigmoid(step + dt_bias)) and a rate
+ *          a = sigmoid(beta + beta_bias) (RWKV-7, arXiv 2503.14456). With the vectors of struct
+ *          rwkv, u is k * erase with length 1, and k is multiplied by 1 + (a - 1) * replace:
+ *          S = g S - (a u) (u^T S) + k v^T. The result has a norm, a bonus and a gate: struct rwkv.
+ *          Not on GPUs */
+enum recur_kind { RECUR_DELTA, RECUR_SSM, RECUR_SCAN, RECUR_FIXED, RECUR_GATED, RECUR_RWKV };
+
+/* What RECUR_RWKV has besides: vectors are [heads * key_dim], and rows as long. v becomes v +
+ * (first
+ * - v) sigmoid(blend + blend_bias). A head's result y is norm(y), a layer norm, plus (sum of q * k
+ * * bonus) v; then it is multiplied by `gate`. Queries are the paper's receptance r. */
+struct rwkv {
+    const float *erase, *replace, *bonus;
+    const float *first, *blend, *blend_bias; /* NULL, all three: v stays as it is */
+    const float *norm, *norm_bias, *gate;
+    float eps;
+};
 struct recur {
     enum recur_kind kind;
     uint32_t heads, key_heads; /* heads / key_heads adjacent heads share a key and a query */
     uint32_t key_dim, value_dim;
     /* Rows of x; queries, keys and values begin at these elements. DELTA: undefined values of
-     * queries and keys afterwards. */
+     * queries and keys afterwards; RWKV: keys and values as they were used. */
     float *x;
-    uint32_t x_stride, q, k, v;
+    uint32_t x_stride, q, k, v; /* RWKV: areas of rows, so that these exceed x_stride */
     const float *kq; /* SCAN: rows of a key and a query beside it, instead of those in x */
     /* Rows of [heads], `step_stride` elements apart; beta of DELTA alone. SCAN: [heads *
-     * value_dim], as dt_bias, skip (which it has) and work are. FIXED has neither. GATED: both, and
-     * their biases, are [heads * value_dim]. */
+     * value_dim], as dt_bias, skip (which it has) and work are. FIXED has neither. GATED and RWKV:
+     * both, and their biases, are [heads * value_dim]. */
     const float *step, *beta;
     uint32_t step_stride, beta_stride;
     float beta_scale;             /* DELTA */
@@ -64,16 +83,18 @@ struct recur {
     const float *a_log, *dt_bias; /* [heads] */
     const float *rates;           /* SCAN, instead of a_log: [heads][key_dim][value_dim]; GATED:
                                      [heads * value_dim], below 0 */
-    const float *beta_bias;       /* GATED */
+    const float *beta_bias;       /* GATED, RWKV */
     const float *skip;            /* [heads] or NULL */
     float dt_min, dt_max;
-    float *work; /* [rows][recur_work()]; GATED: NULL */
+    const struct rwkv *rwkv; /* RWKV */
+    float *work;             /* [rows][recur_work()]; GATED: NULL */
 };
 /* Floats of struct recur.work for each row. */
 static inline uint32_t recur_work(const struct recur *p)
 {
-    return p->kind == RECUR_SCAN ? p->heads * p->value_dim
-                                 : p->heads * (p->by_key ? p->key_dim + 1 : 2);
+    return p->kind == RECUR_SCAN   ? p->heads * p->value_dim
+           : p->kind == RECUR_RWKV ? p->heads * 3 * p->key_dim
+                                   : p->heads * (p->by_key ? p->key_dim + 1 : 2);
 }
 
 /* Multiplies rows by a function of other rows, and normalises: Mamba-2 gates first, Gated

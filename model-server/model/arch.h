@@ -138,6 +138,23 @@ enum role {
     W_MIX_STEP_NORM,
     W_MIX_K_NORM,
     W_MIX_Q_NORM,
+    W_SHIFT_Q, /* MIXER_RWKV, whole names: what r, k, v, the decay, the rate and the gate read of
+                  the token before, and the feed-forward */
+    W_SHIFT_K,
+    W_SHIFT_V,
+    W_SHIFT_DECAY,
+    W_SHIFT_RATE,
+    W_SHIFT_GATE,
+    W_SHIFT_FFN,
+    W_MIX_RATE_DOWN, /* the pairs of rwkv_spec without a name above, and struct rwkv's vectors,
+                        whole names, with the bias of W_MIX_NORM */
+    W_MIX_RATE_UP,
+    W_MIX_BLEND_DOWN,
+    W_MIX_BLEND_UP,
+    W_MIX_ERASE,
+    W_MIX_REPLACE,
+    W_MIX_BONUS,
+    W_MIX_NORM_BIAS,
     W_BLOCK_NORM, /* MIXER_SHARED: the norm of stream and embedding, and the matrix after the MLP;
                      in turns, the second * is the turn: the pairs of updates of q, k, v and of gate
                      over up */
@@ -271,8 +288,8 @@ struct arch {
      * expert. Whole names: W_SINKS, W_SELECT_BIAS, W_EXPERT_SCALE, W_ROUTER_SCALE, W_LAYER_SCALE,
      * W_ALTUP_SCALE, W_STREAM_*, W_INDEX_POOL_*, W_ENTRY_GATE, W_ENTRY_BIAS, W_EXPERT_IDS,
      * W_EMBED_INSIDE, W_ATTN_SCALE, W_MLP_SCALE, W_ATTN_TANH, W_MLP_TANH, W_TILE_*_GATE,
-     * W_MIX_{RATE,DT,SKIP,NORM} and tensors with all experts, whose biases end in "_bias". |
-     * separates the names of one role in different files. */
+     * W_MIX_{RATE,DT,SKIP,NORM}, W_SHIFT_* and tensors with all experts, whose biases end in
+     * "_bias". | separates the names of one role in different files. */
     const char *names[W_ROLES];
     /* torch's parametrize was used: "x.weight" may be "x.parametrizations.weight.original". */
     bool parametrized;

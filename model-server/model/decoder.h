@@ -26,7 +26,8 @@ struct scratch {
     float *streams;
     float *carried;              /* [T, hidden] with moe.shortcut: this rank's share; with
                                     spec.two_stacks the result of the stack that waits; [T,
-                                    moe.router_width] the router's sum */
+                                    moe.router_width] the router's sum; with
+                                    MIXER_RWKV this rank's values of the first layer */
     float *routed, *coefs;       /* [T, altup.n], [T, altup.n * altup.n]; mix_factors() */
     float *narrow, *beside;      /* [T, laurel_rank], [T, hidden] */
     void *mixer, *ffn;           /* work memory of the sublayer that needs most */

@@ -84,12 +84,15 @@ static const struct sublayer_ops *const mixers[MIXER_N] = {[MIXER_ATTENTION] = &
                                                            [MIXER_GATED] = &mixer_gated,
                                                            [MIXER_ENTRIES] = &mixer_entries,
                                                            [MIXER_CCA] = &mixer_cca,
-                                                           [MIXER_DIFFERENCE] = &mixer_difference};
+                                                           [MIXER_DIFFERENCE] = &mixer_difference,
+                                                           [MIXER_RWKV] = &mixer_rwkv};
 
 static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
 {
     if (s->moe.shortcut)
         return &ffn_shortcut;
+    if (s->layers[layer].mixer == MIXER_RWKV)
+        return &ffn_shifted;
     return !s->layers[layer].moe ? &ffn_dense : s->moe.beside ? &ffn_beside : &ffn_moe;
 }
 

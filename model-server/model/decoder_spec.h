@@ -123,6 +123,8 @@ enum mixer_kind {
      * token's (compressed convolutional attention, arXiv 2510.04476): struct cca_spec */
     MIXER_CCA,
     MIXER_DIFFERENCE, /* differential attention (arXiv 2410.05258): pairs of heads */
+    MIXER_RWKV, /* RWKV-7 (arXiv 2503.14456): struct rwkv_spec. Layers read the first one's values
+                 */
     MIXER_N,
     MIXER_NONE = MIXER_N
 };
@@ -394,6 +396,7 @@ struct decoder_spec {
     struct entries_spec entries;
     struct block_spec blocks;
     struct shared_spec shared;
+    struct rwkv_spec rwkv;
     struct rope_spec rope[SPEC_MAX_ROPES];
     struct layer_spec layers[SPEC_MAX_LAYERS];
 };

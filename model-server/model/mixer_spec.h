@@ -48,6 +48,14 @@ struct recur_spec {
     float factors[RECUR_PRODUCTS], out_scale, attn_out_scale;
 };
 
+/* MIXER_RWKV: ranks of the pairs of matrices that make decays, rates, what values take of the first
+ * layer's, and the gate; epsilon of the norm of a head's result. Sizes of heads are in recur_spec.
+ * The feed-forward reads a mix of its input and that of the token before, too. */
+struct rwkv_spec {
+    uint32_t decay, rate, blend, gate; /* decay 0: no such layers */
+    float eps;
+};
+
 /* Blocks that layers of MIXER_SHARED share. q, k and v read the stream and the embedding side by
  * side, with one norm. With `rank`, a layer's own pair of matrices is added to gate over up, and
  * with `qkv` one to each of q, k and v. */

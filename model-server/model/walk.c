@@ -43,6 +43,11 @@ static int check(const struct walk *w, struct err *e)
                        "routers of a %s model read those of earlier layers: its layers cannot be "
                        "walked through one by one",
                        w->type);
+    if (s->rwkv.decay)
+        return err_set(e, ERR_VALIDATION,
+                       "layers of a %s model read values of the first one: they cannot be walked "
+                       "through one by one",
+                       w->type);
     if (s->paired)
         return err_set(e, ERR_VALIDATION,
                        "layers of a %s model are stored in pairs: they cannot be walked through "

@@ -234,6 +234,8 @@ static double act_exact(double x, enum act a)
         return x > 0 ? x * x : 0;
     case ACT_QUICK_GELU:
         return x / (1 + exp(-1.702 * x));
+    case ACT_SIGMOID:
+        return 1 / (1 + exp(-x));
     case ACT_RELU:
     case ACT_SWIGLU_CLAMPED:
     case ACT_SILU_CLAMPED:

@@ -521,8 +521,15 @@ static bool check_recur(void (*fn)(void), uint32_t n)
     struct recur_step by_key = delta;
     by_key.decays = decays;
     by_key.decay = NAN; /* unused */
+    struct recur_step rwkv = by_key;
+    static float put[MOST_KEYS];
+    for (uint32_t i = 0; i < keys; i++)
+        put[i] = 0.1f * (float)(i % 5);
+    rwkv.delta = false;
+    rwkv.beta = NAN; /* unused */
+    rwkv.erase = decays, rwkv.put = put;
     return recur_tokens(fn, &delta, keys, values) && recur_tokens(fn, &plain, keys, values) &&
-           recur_tokens(fn, &by_key, keys, values);
+           recur_tokens(fn, &by_key, keys, values) && recur_tokens(fn, &rwkv, keys, values);
 }
 
 /* ---------------------------------------------------------------- all of them */

@@ -234,6 +234,8 @@ static const char *const dirs[] = {
     MADE "lara_mini",
     MADE "beam",
     MADE "recurrent_gemma",
+    MADE "rwkv7",
+    MADE "rwkv7_tied",
     MADE "phi4_multimodal",
     MADE "phi4mm",
     MADE "zamba",

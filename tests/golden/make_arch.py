@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 import transformers
 from transformers import AutoModelForCausalLM, AutoConfig, Emu3ForCausalLM, Mistral4ForCausalLM
+import rwkv7  # noqa: F401, registers its model_type
 
 COMMON = dict(
     vocab_size=320,
@@ -51,6 +52,10 @@ PHI4 = dict(  # small towers, which are not stored
 # Where the usual spread would leave a part of the arithmetic without effect: sinks, the clamps of the activation.
 SPREAD = {"sinks": 1.5, "qk_norm.temp": 1.0, "lambda_q1": 0.4, "lambda_k1": 0.4, "gate_up_proj": 0.4, "hc.scale": 0.5, "hc_scale": 0.5, "hc.base": 0.7, "hc_base": 0.7, "kpool_compress_ape": 0.7, "position_bias": 0.7}
 CASES = {
+    "rwkv7": dict(model_type="rwkv7", hidden_size=96, head_dim=8, hidden_ratio=3, intermediate_size=None, decay_low_rank_dim=12,
+                  gate_low_rank_dim=20, a_low_rank_dim=9, v_low_rank_dim=7),
+    "rwkv7_tied": dict(model_type="rwkv7", hidden_size=240, head_dim=40, intermediate_size=136, num_hidden_layers=2, norm_bias=False, norm_eps=1e-4,
+                       a_low_rank_dim=16, tie_word_embeddings=True),
     "gemma2": dict(
         model_type="gemma2", head_dim=16, sliding_window=24, query_pre_attn_scalar=24,
         attn_logit_softcapping=5.0, final_logit_softcapping=3.0, num_hidden_layers=4,
@@ -1653,7 +1658,7 @@ def make(name, overrides, out):
             WITH[name](model)
         # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without, and 5.24 with that of
         # MiniMax whose first layer is linear
-        cached = name.removesuffix("_in_memory") not in ("minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "jais", "zamba", "zamba_listed", "baichuan_13b", "zamba2", "zamba2_blocks", "zamba_untied", "recurrent_gemma", "nemotron_nas") and not name.startswith("falcon_h1")
+        cached = name.removesuffix("_in_memory") not in ("rwkv7", "rwkv7_tied", "minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "jais", "zamba", "zamba_listed", "baichuan_13b", "zamba2", "zamba2_blocks", "zamba_untied", "recurrent_gemma", "nemotron_nas") and not name.startswith("falcon_h1")
         result = {n: golden(model, ids, cached=cached) for n, ids in prompts(seed)}
         if min(p["greedy_min_margin"] for p in result.values()) > 0.002:
             break

@@ -296,6 +296,11 @@ static inline bool in_pairs(const struct weight *w)
  * converted: then they are packed one by one. */
 bool cpu_pack_panel(const struct weight *w, char *panel, const struct mat_part *p, int64_t row);
 
+/* rwkv.c: RECUR_RWKV before and after state.c's update: a row's decays, keys and values; norms,
+ * bonuses and gates of all results. */
+void cpu_rwkv_prepare(const struct device *d, const struct recur *p, size_t row);
+void cpu_rwkv_finish(struct device *d, float *o, const struct recur *p);
+
 /* The operations of backend.h, one file per subject. */
 #define X(op) BACKEND_OP(cpu, op);
 BACKEND_OPS(X)

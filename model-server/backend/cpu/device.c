@@ -178,6 +178,7 @@ enum { STEP_BYTES_MOST = 80 << 20 };
 const struct backend_ops backend_cpu = {
     .name = "cpu",
     .step_bytes = STEP_BYTES_MOST,
+    .has_rwkv = true,
     .rounds_activations = true,
     .open = cpu_open,
     .close = cpu_close,

@@ -40,6 +40,21 @@ static const float *input(const struct conv_job *j, const struct span *s, int64_
     return cell(j->s, s->state_in) + (size_t)(j->p->width - 1 + at) * j->p->channels + c;
 }
 
+static void conv_token(const struct conv_job *j, size_t row, const float *const *in, uint32_t c,
+                       uint32_t n)
+{
+    const struct conv *p = j->p;
+    const size_t rows = j->d->batch->n_tokens, all = (size_t)p->width * p->channels;
+    uint32_t i = 0;
+    do {
+        float *y = j->y + (i * rows + row) * p->channels + c;
+        j->d->kern.conv_row(y, in, p->w + i * all + c, p->channels, p->bias ? p->bias + c : NULL,
+                            p->width, n);
+        if (p->silu)
+            j->d->kern.act(y, y, NULL, n, ACT_SILU);
+    } while (++i < p->sums);
+}
+
 /* Channels [c, c + n) of a span. The inputs are stored last, the oldest first, because both cells
  * may be the same. */
 static void conv_span(const struct conv_job *j, const struct span *s, uint32_t c, uint32_t n)
@@ -48,13 +63,9 @@ static void conv_span(const struct conv_job *j, const struct span *s, uint32_t c
     const int64_t before = p->width - 1;
     const float *in[CONV_MOST];
     for (uint32_t t = 0; t < s->n; t++) {
-        float *y = j->y + (size_t)(s->first + t) * p->channels + c;
         for (uint32_t k = 0; k < p->width; k++)
             in[k] = input(j, s, (int64_t)t - before + k, c);
-        j->d->kern.conv_row(y, in, p->w + c, p->channels, p->bias ? p->bias + c : NULL, p->width,
-                            n);
-        if (p->silu)
-            j->d->kern.act(y, y, NULL, n, ACT_SILU);
+        conv_token(j, s->first + t, in, c, n);
     }
     float *out = cell(j->s, s->state_out) + c;
     for (int64_t k = 0; k < before; k++)
@@ -156,6 +167,10 @@ static void prepare_row(const struct recur_job *j, size_t row)
         prepare_scan(p, row);
         return;
     }
+    if (p->kind == RECUR_RWKV) {
+        cpu_rwkv_prepare(j->d, p, row);
+        return;
+    }
     for (uint32_t h = 0; h < p->heads; h++)
         prepare_head(p, row, h, p->work + (row * p->heads + h) * head_work(p));
     if (p->kind != RECUR_DELTA)
@@ -187,6 +202,10 @@ static void set_decay(const struct recur *p, struct recur_step *t, size_t row, u
         return;
     }
     const float *work = p->work + (row * p->heads + h) * head_work(p);
+    if (p->kind == RECUR_RWKV) {
+        t->decays = work, t->erase = work + p->key_dim, t->put = t->erase + p->key_dim;
+        return;
+    }
     t->decay = work[0], t->beta = work[head_work(p) - 1];
     t->decays = p->by_key ? work : NULL;
 }
@@ -280,6 +299,8 @@ void cpu_recur(struct device *d, float *o, const struct state_ref *s, const stru
     j.groups = (panels_of(p) + RECUR_PANELS - 1) / RECUR_PANELS;
     pool_run(d->pool, prepare_rows, &j, b->n_tokens, 1);
     pool_run(d->pool, recur_heads, &j, (size_t)b->n_spans * p->heads * j.groups, 1);
+    if (p->kind == RECUR_RWKV)
+        cpu_rwkv_finish(d, o, p);
 }
 
 /* ---------------------------------------------------------------- gates and norms */

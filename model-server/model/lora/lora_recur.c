@@ -13,7 +13,8 @@ static bool is_apart(enum role r) { return r == W_Q || r == W_K || r == W_V || r
 
 bool lora_is_recur(const struct decoder_spec *s, uint32_t layer, enum role r)
 {
-    if (s->layers[layer].mixer == MIXER_DELTA && is_apart(r))
+    const enum mixer_kind m = s->layers[layer].mixer;
+    if ((m == MIXER_DELTA || m == MIXER_RWKV) && is_apart(r))
         return true;
     return r == W_MIX_IN || r == W_MIX_Z || r == W_MIX_BETA || r == W_MIX_DECAY ||
            r == W_MIX_BETA_DECAY || r == W_MIX_OUT;

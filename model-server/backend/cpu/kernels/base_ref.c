@@ -258,10 +258,30 @@ static void scan_ref(const struct recur_step *t)
     }
 }
 
+/* With `erase`. */
+static void rwkv_ref(const struct recur_step *t)
+{
+    for (uint32_t j = 0; j < t->n; j++) {
+        const float *from = t->from + j / LANES * t->panel + j % LANES;
+        float *s = t->s + j / LANES * t->panel + j % LANES, o = 0.0f, erased = 0.0f;
+        for (uint32_t i = 0; i < t->keys; i++)
+            erased = fmaf(t->erase[i], from[(size_t)i * LANES], erased);
+        for (uint32_t i = 0; i < t->keys; i++) {
+            const size_t at = (size_t)i * LANES;
+            s[at] = fmaf(-t->put[i], erased, fmaf(t->k[i], t->v[j], t->decays[i] * from[at]));
+            o = fmaf(t->q[i], s[at], o);
+        }
+        t->o[j] = o;
+    }
+}
+
 void k_recur_ref(const struct recur_step *t)
 {
-    if (t->rates) {
-        scan_ref(t);
+    if (t->rates || t->erase) {
+        if (t->rates)
+            scan_ref(t);
+        else
+            rwkv_ref(t);
         return;
     }
     for (uint32_t j = 0; j < t->n; j++) {

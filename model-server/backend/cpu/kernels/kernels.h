@@ -146,7 +146,9 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
  * where the sums are chains of fma from zero, i ascending. With `rates` (RECUR_SCAN) u[j] is
  * steps[j] * v[j], the decay of S[i][j] is exp(rates[i][j] * steps[j]), and skip has n elements.
  * With `decays` decays[i] replaces decay in S[i][j], and u[j] is beta * (v[j] - sum over i of
- * (k[i] * decays[i]) S[i][j]). */
+ * (k[i] * decays[i]) S[i][j]).
+ * With `erase` (RECUR_RWKV) and e[j] = sum over i of erase[i] S[i][j]:
+ *   S[i][j] = fma(-put[i], e[j], fma(k[i], v[j], decays[i] * S[i][j])) */
 enum { RECUR_PANELS = 4 };
 struct recur_step {
     const float *from; /* the state before it; may be s */
@@ -156,7 +158,8 @@ struct recur_step {
     const float *k, *q, *v, *skip;
     const float *rates, *steps; /* [keys] rows `rate_stride` apart, [n]; or NULL */
     size_t rate_stride;
-    const float *decays; /* [keys] or NULL; with `delta` */
+    const float *decays;      /* [keys] or NULL; with `delta` or `erase` */
+    const float *erase, *put; /* [keys] or NULL */
     float decay, beta;
     bool delta;
     float *o;

@@ -316,6 +316,8 @@ INLINE v16 v_act(v16 x, const enum act kind)
         return v_mul(u, u);
     case ACT_QUICK_GELU:
         return v_div(x, v_add(one, v_exp(v_mul(v_set(-QUICK_GELU_ALPHA), x))));
+    case ACT_SIGMOID:
+        return v_div(one, v_add(one, v_exp(v_neg(x))));
     case ACT_RELU:
     case ACT_SWIGLU_CLAMPED:
     case ACT_SILU_CLAMPED:
@@ -383,6 +385,9 @@ void ISA(act)(float *y, const float *x, const float *m, uint32_t n, enum act kin
         break;
     case ACT_QUICK_GELU:
         act_row(y, x, m, n, ACT_QUICK_GELU, limit);
+        break;
+    case ACT_SIGMOID:
+        act_row(y, x, m, n, ACT_SIGMOID, limit);
         break;
     case ACT_N:
     case ACT_LIMIT:

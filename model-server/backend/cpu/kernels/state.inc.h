@@ -81,6 +81,56 @@ INLINE void recur_panels(const struct recur_step *t, const uint32_t panels, cons
 #undef IN_PANEL
 }
 
+/* With `erase`. */
+INLINE void rwkv_panels(const struct recur_step *t, const uint32_t panels)
+{
+    v16 v[RECUR_PANELS], e[RECUR_PANELS], o[RECUR_PANELS];
+#define IN_PANEL(p) ((p) + 1 < panels ? LANES : t->n - (panels - 1) * LANES)
+    UNROLL for (uint32_t p = 0; p < panels; p++)
+    {
+        v[p] = v_load_n(t->v + p * LANES, IN_PANEL(p));
+        e[p] = o[p] = v_set(0.0f);
+    }
+    for (uint32_t i = 0; i < t->keys; i++) {
+        const v16 erase = v_set(t->erase[i]);
+        const float *s = t->from + (size_t)i * LANES;
+        UNROLL for (uint32_t p = 0; p < panels; p++) e[p] =
+            v_fma(erase, v_load(s + p * t->panel), e[p]);
+    }
+    for (uint32_t i = 0; i < t->keys; i++) {
+        const v16 k = v_set(t->k[i]), q = v_set(t->q[i]);
+        const v16 decay = v_set(t->decays[i]), minus = v_set(-t->put[i]);
+        const float *from = t->from + (size_t)i * LANES;
+        float *s = t->s + (size_t)i * LANES;
+        UNROLL for (uint32_t p = 0; p < panels; p++)
+        {
+            const v16 kept = v_mul(decay, v_load(from + p * t->panel));
+            const v16 now = v_fma(minus, e[p], v_fma(k, v[p], kept));
+            v_store(s + p * t->panel, now);
+            o[p] = v_fma(q, now, o[p]);
+        }
+    }
+    UNROLL for (uint32_t p = 0; p < panels; p++) v_store_n(t->o + p * LANES, o[p], IN_PANEL(p));
+#undef IN_PANEL
+}
+
+INLINE void rwkv_values(const struct recur_step *t)
+{
+    switch ((t->n + LANES - 1) / LANES) {
+    case 1:
+        rwkv_panels(t, 1);
+        break;
+    case 2:
+        rwkv_panels(t, 2);
+        break;
+    case 3:
+        rwkv_panels(t, 3);
+        break;
+    default:
+        rwkv_panels(t, 4);
+    }
+}
+
 /* Values [at, at + n) of RECUR_SCAN, n <= LANES. */
 INLINE void scan_panel(const struct recur_step *t, uint32_t at, uint32_t n)
 {
@@ -120,7 +170,9 @@ void ISA(recur)(const struct recur_step *t)
         FOR_LANES(at, n, t->n) { scan_panel(t, at, n); }
         return;
     }
-    if (t->decays)
+    if (t->erase)
+        rwkv_values(t);
+    else if (t->decays)
         recur_values(t, true);
     else
         recur_values(t, false);

@@ -1,0 +1,43 @@
+#include "model-server/model/mixer/shift.h"
+#include "model-server/backend/numbers.h"
+#include <stdlib.h>
+
+/* The weights of a mix: what it takes of the token before, and of its own. */
+static void add_mix(struct loader *l, float *to, enum role role, int layer)
+{
+    const uint32_t n = l->d->spec.hidden;
+    const struct mat_part p = loader_table(l, role, layer, "", n, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        to[i] = p.data ? number_at(p.data, p.dtype, i) : 0;
+        to[n + i] = 1 - to[i];
+    }
+    loader_drop(l);
+}
+
+void token_shift_load(struct loader *l, struct token_shift *y, int layer, const enum role *roles,
+                      uint32_t n)
+{
+    const uint32_t hidden = l->d->spec.hidden;
+    float *host = malloc((size_t)n * 2 * hidden * sizeof(*host));
+    if (!host) {
+        loader_nomem(l);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        add_mix(l, host + (size_t)i * 2 * hidden, roles[i], layer);
+    y->conv = (struct conv){.channels = hidden, .width = 2, .sums = n};
+    y->conv.w = loader_host_vector(l, host, n * 2 * hidden);
+    y->at = layer_take_state(l->d, l->d->ops->conv_floats(&y->conv));
+    free(host);
+}
+
+void token_shift_free(struct decoder *d, struct token_shift *y)
+{
+    d->ops->free(d->dev, (void *)(uintptr_t)y->conv.w);
+}
+
+void token_shift_run(struct decoder *d, const struct token_shift *y, float *out, const float *in)
+{
+    const struct state_ref state = layer_state(d, y->at);
+    d->ops->conv(d->dev, out, in, d->spec.hidden, &state, &y->conv);
+}
