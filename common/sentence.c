@@ -10,8 +10,8 @@
 
 enum { SMALL_JSON = 1024 * 1024, CONFIG_JSON = 16 * 1024 * 1024 };
 
-static const char *const names[] = {"auto",     "generate",    "embed",         "rerank",
-                                    "classify", "token_embed", "token_classify"};
+static const char *const names[] = {"auto",     "generate",    "embed",          "rerank",
+                                    "classify", "token_embed", "token_classify", "answer"};
 const char *const model_task_choices[] = {"auto", "generate", "embed", "rerank", NULL};
 const char *model_task_name(enum model_task t) { return t < TASK_N ? names[t] : "?"; }
 
@@ -491,6 +491,8 @@ int model_task_of(const char *dir, const struct sentence *s, enum model_task *ou
         *out = labels(j) == 1 || sentence_asks(j) ? TASK_RERANK : TASK_CLASSIFY;
     if (ends_with(class, "ForTokenClassification"))
         *out = TASK_TOKEN_CLASSIFY;
+    if (ends_with(class, "ForQuestionAnswering") || ends_with(class, "ForQuestionAnsweringSimple"))
+        *out = TASK_ANSWER;
     if (strcmp(class, "HF_ColBERT") == 0)
         *out = TASK_TOKEN_EMBED;
     cJSON_Delete(j);

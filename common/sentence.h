@@ -21,6 +21,7 @@ enum model_task {
     TASK_CLASSIFY, /* one score per label: detected by auto, as those below; cannot be requested */
     TASK_TOKEN_EMBED,    /* one vector per token: for late interaction (ColBERT) */
     TASK_TOKEN_CLASSIFY, /* one score per label, of each token */
+    TASK_ANSWER, /* two scores of each token: an answer to a question begins, ends there (SQuAD) */
     TASK_N
 };
 const char *model_task_name(enum model_task t); /* "auto", "generate", ... */
@@ -101,12 +102,13 @@ bool sentence_asks(const cJSON *config);
 /* True for the tasks whose results are rows of tokens. */
 static inline bool model_task_of_tokens(enum model_task t)
 {
-    return t == TASK_TOKEN_EMBED || t == TASK_TOKEN_CLASSIFY;
+    return t == TASK_TOKEN_EMBED || t == TASK_TOKEN_CLASSIFY || t == TASK_ANSWER;
 }
 /* Detects the task for --task auto. An architecture ending in ForSequenceClassification is a
  * classifier, or a reranker if it has one label or asks; one in ForTokenClassification classifies
- * tokens; HF_ColBERT gives vectors of tokens. modules.json means embeddings, of tokens if its Dense
- * modules have no Pooling, or a reranker if LogitScore is there. Others generate (an encoder
- * without these files computes embeddings, see model_load()). `s` must be loaded from `dir`. */
+ * tokens; one in ForQuestionAnswering or ForQuestionAnsweringSimple answers. HF_ColBERT gives
+ * vectors of tokens. modules.json means embeddings, of tokens if its Dense modules have no Pooling,
+ * or a reranker if LogitScore is there. Others generate (an encoder without these files computes
+ * embeddings, see model_load()). `s` must be loaded from `dir`. */
 int model_task_of(const char *dir, const struct sentence *s, enum model_task *out, struct err *e);
 #endif

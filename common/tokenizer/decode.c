@@ -39,6 +39,24 @@ void tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, 
     decode_work_free(&w);
 }
 
+void tokenizer_join(const struct tokenizer *t, const struct tok_text *tokens, size_t n,
+                    struct buf *out)
+{
+    struct decode_work w = {0};
+    for (size_t i = 0; i < n; i++) {
+        buf_add(&w.in.text, tokens[i].p, tokens[i].n);
+        strings_close(&w.in);
+    }
+    decoder_run(&t->decoder, &w, out);
+    decode_work_free(&w);
+}
+
+bool tokenizer_marks_inner(const struct tokenizer *t)
+{
+    return t->kind == MODEL_WORDPIECE ? t->wordpiece.marked
+                                      : t->kind == MODEL_BPE && t->bpe.prefix && *t->bpe.prefix;
+}
+
 /* ---------------------------------------------------------------- streaming
  *
  * The window holds recent ids: the first `read` were emitted and serve as left context. The text of

@@ -36,6 +36,16 @@ void tok_frame_cut(struct tok_part *a, struct tok_part *b, uint32_t most, bool l
     cut(longer, for_longer, left);
 }
 
+uint32_t tok_frame_first(const struct tokenizer *t, const struct tok_part *a,
+                         const struct tok_part *b)
+{
+    const struct post *p = &t->post;
+    uint32_t n = b ? 0 : p->before_n;
+    for (uint32_t i = 0; b && i < p->pair_n && p->pair[i].text != POST_SECOND; i++)
+        n += p->pair[i].text == POST_FIRST ? a->n : 1;
+    return n;
+}
+
 struct writer {
     uint32_t *ids;
     uint8_t *types;

@@ -15,6 +15,9 @@ uint32_t tok_frame_special(const struct tokenizer *t, bool pair);
 /* Truncates the texts to `most` tokens in total: first the longer one, then equally (Hugging Face's
  * longest_first). `b` NULL: a single text. `left`: truncates at the start. */
 void tok_frame_cut(struct tok_part *a, struct tok_part *b, uint32_t most, bool left);
+/* The index of the first token of `b`, or of `a` if it is NULL, in what tok_frame() writes. */
+uint32_t tok_frame_first(const struct tokenizer *t, const struct tok_part *a,
+                         const struct tok_part *b);
 /* Writes ids, and types if not NULL, of the whole: a->n + b->n + tok_frame_special() each. */
 void tok_frame(const struct tokenizer *t, const struct tok_part *a, const struct tok_part *b,
                uint32_t *ids, uint8_t *types);

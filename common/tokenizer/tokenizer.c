@@ -54,6 +54,7 @@ void tok_ids_free(struct tok_ids *ids)
 {
     free(ids->id);
     free(ids->at);
+    free(ids->word);
     *ids = (struct tok_ids){0};
 }
 
@@ -78,7 +79,10 @@ int sink_grow(struct sink *k)
     struct tok_offset *at = k->offsets ? realloc(o->at, cap * sizeof *at) : NULL;
     if (at)
         o->at = at;
-    if (!id || (k->offsets && !at)) {
+    uint32_t *word = k->offsets ? realloc(o->word, cap * sizeof *word) : NULL;
+    if (word)
+        o->word = word;
+    if (!id || (k->offsets && (!at || !word))) {
         k->oom = true;
         return -1;
     }
@@ -239,9 +243,11 @@ int tokenizer_encode(const struct tokenizer *t, const char *s, size_t n, unsigne
         put_special(&k, t->post.before, t->post.before_n);
     const struct spans *spans = work_spans(w);
     uint32_t first = out->n;
-    for (uint32_t i = 0; i < spans->n; i++)
+    for (uint32_t i = 0; i < spans->n; i++) {
+        k.word = i;
         if (encode_span(t, x, &k, &spans->v[i], s, first, e) != 0)
             return -1;
+    }
     if (flags & TOK_ADD_SPECIAL)
         put_special(&k, t->post.after, t->post.after_n);
     return k.oom ? err_nomem(e) : 0;

@@ -49,9 +49,16 @@ struct tok_offset {
 struct tok_ids { /* zero-initialise; grows as needed; free with tok_ids_free() */
     uint32_t *id;
     struct tok_offset *at; /* same length as id; NULL unless offsets were requested */
+    /* with `at`: the number of the pre-tokenizer's piece that a token is of, ascending from 0 */
+    uint32_t *word;
     uint32_t n, cap;
 };
 void tok_ids_free(struct tok_ids *ids);
+
+struct tok_text { /* a piece of text; not owned */
+    const char *p;
+    size_t n;
+};
 
 struct tok_scratch; /* opaque working memory; initially NULL, freed by tok_scratch_free() */
 void tok_scratch_free(struct tok_scratch *s);
@@ -69,6 +76,13 @@ int tokenizer_encode(const struct tokenizer *t, const char *s, size_t n, unsigne
  * own decoder has it). Unknown ids are skipped. */
 void tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, bool skip_special,
                       struct buf *out);
+
+/* The same of the texts of tokens, as in the vocabulary (tokenizer_token()); other texts may be
+ * among them. HF's convert_tokens_to_string(). */
+void tokenizer_join(const struct tokenizer *t, const struct tok_text *tokens, size_t n,
+                    struct buf *out);
+/* True if tokens that continue a word begin with a mark of their own ("##" of WordPiece). */
+bool tokenizer_marks_inner(const struct tokenizer *t);
 
 /* Streaming detokenization of one sequence. The emitted text is always whole characters and never
  * revised. Its concatenation equals tokenizer_decode() of all ids in the same context, except for

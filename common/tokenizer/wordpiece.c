@@ -10,6 +10,7 @@ int wordpiece_load(struct wordpiece *w, const struct vocab *v, const cJSON *j, b
     size_t skip = strlen(prefix);
     w->vocab = v;
     w->whole = whole;
+    w->marked = !whole && skip;
     w->unk = vocab_find(v, unk, strlen(unk));
     w->max_chars = json_int(j, "max_input_chars_per_word", 100);
     for (uint32_t id = 0; !whole && id < v->size; id++) {

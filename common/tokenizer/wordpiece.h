@@ -11,7 +11,8 @@ struct wordpiece {
     struct trie trie, inner; /* words; continuations without their prefix */
     uint32_t unk;            /* NO_ID: missing, an error when needed */
     int64_t max_chars;
-    bool whole; /* WordLevel: a span is one token or unknown */
+    bool whole;  /* WordLevel: a span is one token or unknown */
+    bool marked; /* continuations have a prefix */
 };
 /* `j`: the model of a tokenizer.json. `v` must outlive it. -1: out of memory. */
 int wordpiece_load(struct wordpiece *w, const struct vocab *v, const cJSON *j, bool whole,

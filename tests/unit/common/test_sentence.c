@@ -353,6 +353,8 @@ static void the_class_chooses_the_task(void **state)
         {"{\"architectures\":[\"XForSequenceClassification\"]}", false, TASK_CLASSIFY},
         {"{\"architectures\":[\"XForTokenClassification\"],\"id2label\":{\"0\":\"a\"}}", false,
          TASK_TOKEN_CLASSIFY},
+        {"{\"architectures\":[\"XForQuestionAnswering\"]}", false, TASK_ANSWER},
+        {"{\"architectures\":[\"XForQuestionAnsweringSimple\"]}", false, TASK_ANSWER},
         {"{\"architectures\":[\"HF_ColBERT\"]}", false, TASK_TOKEN_EMBED},
         {"{\"architectures\":3}", false, TASK_GENERATE},
         {"{}", false, TASK_GENERATE},

@@ -42,6 +42,35 @@ static void expect(struct tokenizer *t, const char *text, const char *want)
     expect_n(t, text, strlen(text), want);
 }
 
+/* As `word_ids` of Hugging Face's encodings; a text among tokens stays one. */
+static void tokens_know_their_words(void **state)
+{
+    static const char words[] = "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,"
+                                "\"a\":1,\"##b\":2,\"c\":3}}";
+    static const uint32_t want[] = {0, 0, 1, 2, 2};
+    struct tokenizer *t = make("\"pre_tokenizer\":{\"type\":\"Whitespace\"},\"decoder\":{\"type\":"
+                               "\"WordPiece\",\"prefix\":\"##\",\"cleanup\":false},",
+                               words);
+    struct tok_scratch *scratch = NULL;
+    struct tok_ids ids = {0};
+    struct err e = ERR_INIT;
+    struct buf text = BUF_INIT;
+    (void)state;
+    assert_int_equal(tokenizer_encode(t, "ab c ab", 7, TOK_OFFSETS, &scratch, &ids, &e), 0);
+    assert_int_equal(ids.n, 5);
+    assert_memory_equal(ids.word, want, sizeof(want));
+    assert_true(tokenizer_marks_inner(t));
+    tokenizer_join(t, (const struct tok_text[]){{"a", 1}, {"##b", 3}, {"x\"y", 3}}, 3, &text);
+    assert_string_equal(text.p, "ab x\"y");
+    buf_free(&text);
+    tok_ids_free(&ids);
+    tok_scratch_free(scratch);
+    tokenizer_free(t);
+    t = make("", abc);
+    assert_false(tokenizer_marks_inner(t));
+    tokenizer_free(t);
+}
+
 static void merges_follow_ranks_not_length(void **state)
 {
     (void)state;
@@ -321,6 +350,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merges_follow_ranks_not_length),
+        cmocka_unit_test(tokens_know_their_words),
         cmocka_unit_test(unknown_characters_keep_their_place),
         cmocka_unit_test(broken_utf8_is_replaced),
         cmocka_unit_test(affixes_mark_the_inside_and_the_end_of_a_word),
