@@ -98,7 +98,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test vary-arch vary-keys vary-embed vary-pixels cross cross-serve soak soak-service unit unit-build jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers sentences fuzz fuzz-build fuzz-replay \
+.PHONY: all help deps run test vary-arch vary-keys vary-embed vary-tasks vary-pixels cross cross-serve soak soak-service unit unit-build jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers sentences fuzz fuzz-build fuzz-replay \
         distclean demo docs-pages docs-deps docs-site arm64 arm64-check
 .PHONY: FORCE
 .SECONDARY:
@@ -314,6 +314,9 @@ vary-keys: $(B)/bin/model-server $(TORCH_VENV)/.ok  ## one key of config.json at
 
 vary-embed: $(BINS) $(TORCH_VENV)/.ok  ## random models of sentence-transformers against that package (N of them, 40; large)
 	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) $(TORCH_VENV)/bin/python tests/golden/vary_embed.py -n $(or $(N),40)
+
+vary-tasks: $(BINS)  ## random classifiers and models that answer questions against transformers' pipelines (N of them, 40; PYTHON4 has transformers 4 and torch)
+	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) $(PYTHON4) tests/golden/vary_tasks.py -n $(or $(N),40)
 
 cross: $(B)/bin/model-server $(TORCH_VENV)/.ok  ## random families in random stored formats and types against transformers (N, 200; FIRST; T=words)
 	@$(TORCH_VENV)/bin/python tests/golden/cross.py -n $(or $(N),200) --first $(or $(FIRST),0) --only '$(T)'

@@ -76,12 +76,14 @@ def stands_for(place):
     sparse(place / "made/sparse")
     write(DEMO, place / "made/model.gguf", "Q8_0")
     labels = {"classifier.weight": LABELS, "classifier.bias": BIAS}
+    ends = {"qa_outputs.weight": LABELS[:2], "qa_outputs.bias": BIAS[:2]}
     return {
         "BAAI/bge-small-en-v1.5": data("embed/bert_mean"),
         "BAAI/bge-reranker-base": data("embed/xlm_roberta_rerank"),
         "facebook/bart-large-mnli": classifier(place / "made/both"),
         "naver/splade-cocondenser-ensembledistil": place / "made/sparse",
         "dslim/bert-base-NER": labelled(place / "made/labels", "BertForTokenClassification", labels),
+        "deepset/roberta-base-squad2": labelled(place / "made/answers", "BertForQuestionAnswering", ends),
         "Qwen/Qwen2.5-VL-7B-Instruct": data("vision/qwen2_5_vl"),
         "/path/to/model-Q4_K_M.gguf": place / "made/model.gguf",
         "/path/to/a": make_adapter(place / "made/a", 1),

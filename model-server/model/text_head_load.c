@@ -395,17 +395,23 @@ static int token_stages(struct text_head *h, const struct text_head_options *o, 
     if (h->task == TASK_TOKEN_EMBED)
         return s->n_dense ? 0 : add_stage(h, c, "linear", HEAD_PLAIN, e);
     const bool dense = named(c, "head.norm", ".weight") != NULL; /* ModernBERT */
-    const char *last = named(c, "score", ".weight") ? "score" : "classifier";
+    const char *last = named(c, "score", ".weight")        ? "score"
+                       : named(c, "qa_outputs", ".weight") ? "qa_outputs"
+                                                           : "classifier";
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/config.json", o->dir);
     cJSON *config = model_file_json(path, SMALL_JSON, e);
     const int rc = !config ||
                            (dense && (add_stage(h, c, "head.dense", HEAD_GELU, e) ||
                                       add_norm(h, c, "head.norm", config, e))) ||
-                           add_stage(h, c, last, HEAD_PLAIN, e) || read_labels(h, config, e)
+                           add_stage(h, c, last, HEAD_PLAIN, e) ||
+                           (h->task != TASK_ANSWER && read_labels(h, config, e))
                        ? -1
                        : 0;
     cJSON_Delete(config);
+    if (rc == 0 && h->task == TASK_ANSWER && h->width != 2)
+        return err_set(e, ERR_VALIDATION, "%s: an answer has two scores of each token, not %u",
+                       o->dir, h->width);
     return rc;
 }
 

@@ -17,7 +17,8 @@ struct text_input {
     size_t n, n_second;
     const uint32_t *ids; /* used as given */
     uint32_t n_ids;
-    const char *prompt; /* of this text alone, instead of that of `prompt_name`; or NULL */
+    const uint8_t *types; /* [n_ids] token types of `ids`, or NULL: all 0 */
+    const char *prompt;   /* of this text alone, instead of that of `prompt_name`; or NULL */
 };
 struct texts_ask {
     const struct text_input *in;

@@ -10,7 +10,7 @@ import json, os, sys
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSequenceClassification,
+from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForQuestionAnswering, AutoModelForSequenceClassification,
                           AutoModelForTextEncoding, AutoModelForTokenClassification,
                           EncoderDecoderCache)
 
@@ -160,6 +160,11 @@ CASES = {
     "modernbert_tokens": dict(model_type="modernbert", local_attention=8, num_labels=3, kind="tokens", much=0.1),
     "deberta_tokens": dict(model_type="deberta-v2", relative_attention=True, position_buckets=32, share_att_key=True, pos_att_type=["p2c", "c2p"],
                            position_biased_input=False, norm_rel_ebd="layer_norm", type_vocab_size=0, num_labels=4, kind="tokens"),
+    # where an answer to a question begins and ends
+    "bert_answers": dict(model_type="bert", type_vocab_size=2, kind="answers"),
+    "roberta_answers": dict(model_type="roberta", type_vocab_size=1, pad_token_id=1, bos_token_id=0, max_position_embeddings=162, kind="answers"),
+    "modernbert_answers": dict(model_type="modernbert", local_attention=8, kind="answers", much=0.1),
+    "flaubert_answers": dict(model_type="flaubert", kind="answers"),
     # experts with biases, windows to both sides, sinks, neighbours that rotate
     "privacy_filter": dict(model_type="openai_privacy_filter", head_dim=16, num_key_value_heads=2, sliding_window=8, num_local_experts=8,
                            num_experts_per_tok=2, num_labels=5, kind="tokens", much=0.1, rope_parameters=dict(
@@ -436,7 +441,7 @@ def make(name, case):
     **usual, **case, **({ "num_labels" : labels } if labels else {})})
     config._attn_implementation = "eager"
     auto = {"both": AutoModelForSequenceClassification, "mean": AutoModel, "encoder": AutoModelForTextEncoding, "classify": AutoModelForSequenceClassification, "yes_no": AutoModelForCausalLM,
-            "splade": AutoModelForMaskedLM, "tokens": AutoModelForTokenClassification, "late": AutoModel}[kind]
+            "splade": AutoModelForMaskedLM, "tokens": AutoModelForTokenClassification, "answers": AutoModelForQuestionAnswering, "late": AutoModel}[kind]
     torch.manual_seed(1)
     model = auto.from_config(config).eval().float()
     if name in WITH:
@@ -480,6 +485,8 @@ def make(name, case):
             text.update(embedding=x.tolist(), first_hidden=h[0].tolist(), last_hidden=h[-1].tolist())
         elif kind == "tokens":
             text["embedding"] = got.logits[0].flatten().tolist()
+        elif kind == "answers":
+            text["embedding"] = torch.stack([got.start_logits[0], got.end_logits[0]], -1).flatten().tolist()
         elif kind == "late":
             text["embedding"] = (got.last_hidden_state[0] @ layers[0].T).flatten().tolist()
         elif kind == "splade":

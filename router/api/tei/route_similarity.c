@@ -21,7 +21,7 @@ static int render(struct call *c, struct err *e)
     return c->out.oom ? err_nomem(e) : 0;
 }
 
-static int work(struct call *c, struct err *e)
+int tei_similarity(struct call *c, struct err *e)
 {
     struct body b;
     struct texts_ask ask = {0};
@@ -61,5 +61,5 @@ const struct route route_similarity = {
     .task = TASK_EMBED,
     .example =
         "{\"inputs\": {\"source_sentence\": \"Once\", \"sentences\": [\"upon\", \"a time\"]}}",
-    .work = work,
+    .work = tei_similarity,
 };

@@ -1,4 +1,6 @@
-/* The path that huggingface_hub's InferenceClient posts to; the body selects streaming. */
+/* The path that huggingface_hub's InferenceClient posts to; the body selects streaming, or the form
+ * of its other tasks. */
+#include "router/api/hf/hf.h"
 #include "router/api/tei/tei.h"
 #include "router/api/tgi/tgi.h"
 #include "router/http/route.h"
@@ -7,11 +9,15 @@ static int work(struct call *c, struct err *e)
 {
     switch (edge_limits(c->edge)->task) { /* as in TEI */
     case TASK_EMBED:
-        return tei_embed(c, e);
+        return hf_object(c, "inputs") ? tei_similarity(c, e) : tei_embed(c, e);
     case TASK_RERANK:
         return tei_rerank(c, e);
     case TASK_CLASSIFY:
-        return tei_predict(c, e);
+        return hf_object(c, "parameters") ? hf_classify(c, e) : tei_predict(c, e);
+    case TASK_TOKEN_CLASSIFY:
+        return hf_tokens(c, e);
+    case TASK_ANSWER:
+        return hf_answer(c, e);
     default:
         break;
     }
@@ -26,8 +32,11 @@ const struct route route_compat = {
     .paths = {"/"},
     .summary = "As `/generate_stream` when `stream` is true, else a list with `/generate`'s "
                "answer; of other "
-               "models as `/embed`, `/rerank` or `/predict`.",
-    .body = "`inputs`, `parameters`, `stream`",
+               "models as `/embed`, `/rerank` or `/predict`. As Hugging Face's inference API: "
+               "labels of tokens and their groups, answers to questions, labels by zero-shot, "
+               "similarities.",
+    .body = "`inputs`, `parameters`, `stream`; the tasks' own are in [Serve "
+            "embeddings](how-to/embeddings.md#tasks-of-hugging-faces-inference-api)",
     .takes = "GenerateEither",
     .example = "{\"inputs\": \"Once upon a time\", \"parameters\": {\"max_new_tokens\": 20}}",
     .gives = "GenerateList",

@@ -1,0 +1,113 @@
+/* Labels of texts: the most probable ones, or a request's own by entailment. */
+#include "common/json/json.h"
+#include "router/api/hf/hf.h"
+#include "router/call/embed_body.h"
+#include <stdio.h>
+#include <string.h>
+
+enum function { OF_MODEL, OF_SIGMOID, OF_SOFTMAX, OF_NONE };
+struct classified {
+    enum function function;
+    uint32_t top; /* labels of a text; 0: all */
+};
+
+bool hf_object(const struct call *c, const char *key)
+{
+    struct err e = ERR_INIT;
+    cJSON *j = json_parse(c->body.p ? c->body.p : "", c->body.len, &e);
+    const bool is = cJSON_IsObject(json_get(j, key));
+    cJSON_Delete(j);
+    return is;
+}
+
+void hf_label(struct buf *out, const char *label, float score)
+{
+    buf_str(out, "{\"label\":");
+    buf_json_str(out, label, strlen(label));
+    buf_str(out, ",\"score\":");
+    buf_json_f32(out, score);
+    buf_ch(out, '}');
+}
+
+const char *hf_label_name(const struct call *c, uint32_t i, char spare[HF_LABEL_CAP])
+{
+    const struct infer_limits *l = edge_limits(c->edge);
+    snprintf(spare, HF_LABEL_CAP, "LABEL_%u", i);
+    return i < l->n_labels ? l->labels[i] : spare;
+}
+
+static void scores_of(const struct call *c, const float *logits, uint32_t n, enum function f,
+                      float *out)
+{
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = f == OF_SIGMOID ? texts_sigmoid(logits[i]) : logits[i];
+    if (f == OF_MODEL)
+        texts_labels(c, logits, n, out);
+    else if (f == OF_SOFTMAX && n == 1)
+        out[0] = 1;
+    else if (f == OF_SOFTMAX)
+        texts_probabilities(logits, n, out);
+}
+
+static int render(struct call *c, struct err *e)
+{
+    const struct classified *q = c->texts->state;
+    const uint32_t n = c->texts->job.width, most = q->top && q->top < n ? q->top : n;
+    float *scores = ARENA_NEW(&c->arena, float, n);
+    char spare[HF_LABEL_CAP];
+    buf_ch(&c->out, '[');
+    for (uint32_t i = 0; i < c->texts->job.n; i++) {
+        const float *logits = call_text_row(c->texts, i);
+        const uint32_t *order = texts_ranking(c, logits, n);
+        if (!order || !scores)
+            return err_nomem(e);
+        scores_of(c, logits, n, q->function, scores);
+        buf_str(&c->out, i ? ",[" : "[");
+        for (uint32_t k = 0; k < most; k++) {
+            buf_str(&c->out, k ? "," : "");
+            hf_label(&c->out, hf_label_name(c, order[k], spare), scores[order[k]]);
+        }
+        buf_ch(&c->out, ']');
+    }
+    buf_ch(&c->out, ']');
+    return c->out.oom ? err_nomem(e) : 0;
+}
+
+static enum function read_function(struct body *b, struct object o)
+{
+    static const char *const names[] = {"", "sigmoid", "softmax", "none"};
+    const char *name = body_str(b, o, "function_to_apply", false);
+    for (int i = OF_SIGMOID; name && i <= OF_NONE; i++)
+        if (strcmp(name, names[i]) == 0)
+            return (enum function)i;
+    if (name)
+        body_fail(b, o, "function_to_apply",
+                  "`function_to_apply` must be sigmoid, softmax or none");
+    return OF_MODEL;
+}
+
+/* One list per text, which InferenceClient unwraps, also of a single one. */
+int hf_classify(struct call *c, struct err *e)
+{
+    static const unsigned tasks = 1u << TASK_CLASSIFY | 1u << TASK_RERANK;
+    struct body b;
+    struct texts_ask ask = {.plain = true};
+    struct classified *q = ARENA_NEW(&c->arena, struct classified, 1);
+    bool batch, given;
+    if (!q)
+        return err_nomem(e);
+    if (texts_open(c, &b, tasks, e))
+        return -1;
+    const struct object o = body_object(&b, body_root(&b), "parameters", &given);
+    if (!b.failed && json_get(o.json, "candidate_labels"))
+        return hf_zero_shot(c, e);
+    ask.in = body_texts(&b, body_root(&b), "inputs", &ask.n, &batch);
+    q->function = read_function(&b, o);
+    const struct opt_u64 top = body_u32(&b, o, "top_k");
+    if (top.set && !top.v)
+        body_fail(&b, o, "top_k", "`top_k` must be positive");
+    q->top = (uint32_t)top.v;
+    if (b.failed || texts_count(c, ask.n, texts_most(c), e))
+        return -1;
+    return call_texts(c, &ask, tasks, render, q, e);
+}
