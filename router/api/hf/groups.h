@@ -6,8 +6,8 @@
 #include "router/call/call.h"
 
 /* Values of `aggregation_strategy`: each token; neighbours with the same label; the same of words.
- * The label of a word is that of its first token, of the mean of its tokens' probabilities, or of
- * the token with the greatest one. */
+ * A word's label is that of its first token, of the mean of its tokens' probabilities, or of the
+ * token with the greatest one. */
 enum strategy {
     AGGREGATE_NONE,
     AGGREGATE_SIMPLE,
