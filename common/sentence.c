@@ -395,19 +395,21 @@ void sentence_free(struct sentence *s)
 
 /* Values of --pooling, and what they choose; SPARSE_MAX where the files do not say SPARSE_SUM. */
 #define POOLING_CHOICES(ROW)                                                                       \
-    ROW("auto", 0, SPARSE_NONE)                                                                    \
-    ROW("cls", POOL_CLS, SPARSE_NONE)                                                              \
-    ROW("mean", POOL_MEAN, SPARSE_NONE)                                                            \
-    ROW("last", POOL_LAST, SPARSE_NONE)                                                            \
-    ROW("last-token", POOL_LAST, SPARSE_NONE)                                                      \
-    ROW("splade", 0, SPARSE_MAX)                                                                   \
-    ROW("lexical", 0, SPARSE_LEXICAL)
-#define WORD(word, pool, sparse)   word,
-#define CHOSEN(word, pool, sparse) {pool, sparse},
+    ROW("auto", 0, SPARSE_NONE, false)                                                             \
+    ROW("cls", POOL_CLS, SPARSE_NONE, false)                                                       \
+    ROW("mean", POOL_MEAN, SPARSE_NONE, false)                                                     \
+    ROW("last", POOL_LAST, SPARSE_NONE, false)                                                     \
+    ROW("last-token", POOL_LAST, SPARSE_NONE, false)                                               \
+    ROW("splade", 0, SPARSE_MAX, false)                                                            \
+    ROW("lexical", 0, SPARSE_LEXICAL, false)                                                       \
+    ROW("colbert", 0, SPARSE_NONE, true)
+#define WORD(word, pool, sparse, colbert)   word,
+#define CHOSEN(word, pool, sparse, colbert) {pool, sparse, colbert},
 const char *const sentence_pooling_choices[] = {POOLING_CHOICES(WORD) NULL};
 static const struct {
     unsigned pool;
     enum sparse_pooling sparse;
+    bool colbert;
 } chosen[] = {POOLING_CHOICES(CHOSEN)};
 
 void sentence_set_pooling(struct sentence *s, uint32_t choice)
@@ -416,6 +418,7 @@ void sentence_set_pooling(struct sentence *s, uint32_t choice)
         return;
     const enum sparse_pooling sparse = chosen[choice].sparse;
     s->pooling = chosen[choice].pool;
+    s->colbert = chosen[choice].colbert;
     s->sparse = sparse == SPARSE_MAX && s->sparse ? s->sparse : sparse;
 }
 

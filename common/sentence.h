@@ -67,6 +67,9 @@ struct sentence {
     uint32_t n_dense;
     bool dense_is_norm[SENTENCE_MAX_DENSE]; /* LayerNorm */
     bool dense_of_unit[SENTENCE_MAX_DENSE]; /* a Normalize module is before this one */
+    /* BGE-M3's vectors of tokens, by colbert_linear.pt, instead of `pooling` and Dense modules: of
+     * all tokens but the first */
+    bool colbert;
     bool bare;   /* texts have no special tokens around them (StaticEmbedding) */
     bool tokens; /* Dense modules work on each token, and nothing pools */
     struct sentence_prompt prompts[SENTENCE_MAX_PROMPTS];

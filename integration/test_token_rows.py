@@ -8,7 +8,8 @@ import pytest
 import requests
 from gguf_made import tensors
 from safetensors.numpy import save_file
-from serving import Service, data
+from serving import Service, data, wait_for
+from torch_made import save
 
 TEXTS = ["Hello world", "a", "the sun is shining on a very long street"]
 RNG = np.random.default_rng(4)
@@ -121,3 +122,34 @@ def test_tokens_of_a_model_that_embeds(states):
         assert np.array(s.post("/pooling", {"input": "a"}).json()["data"][0]["data"]).ndim == 1
         r = s.post("/pooling", {"input": "a", "task": "token_classify"})
         assert r.status_code == 400 and "embed" in r.text
+
+
+@pytest.fixture(scope="module")
+def m3(tmp_path_factory):
+    """BGE-M3's files: those of a model that embeds, and the matrix and the bias of its vectors of tokens."""
+    to = tmp_path_factory.mktemp("m3") / "m"
+    shutil.copytree(data("embed/xlm_roberta_cls"), to)
+    hidden = json.loads((to / "config.json").read_text())["hidden_size"]
+    w, bias = RNG.standard_normal((hidden, hidden), np.float32), RNG.standard_normal(hidden, np.float32)
+    save(to / "colbert_linear.pt", {"weight": ("F32", w.shape, w.tobytes()), "bias": ("F32", bias.shape, bias.tobytes())})
+    return to, w, bias
+
+
+def test_vectors_of_tokens_of_bge_m3(m3):
+    """Of all tokens but the first (arXiv 2402.03216)."""
+    path, w, bias = m3
+    with Service(path) as s:
+        rows = [np.array(r)[1:] @ w.T + bias for r in s.post("/embed_all", {"inputs": TEXTS}).json()]
+    with Service(path, args=["--pooling", "colbert"], num_shard=2) as s:
+        got = s.post("/pooling", {"input": TEXTS}).json()["data"]
+        assert all(np.abs(np.array(d["data"]) - unit(r)).max() < 1e-4 for d, r in zip(got, rows))
+        want = [(unit(rows[0]) @ unit(r).T).max(1).sum() for r in rows]
+        scores = s.post("/score", {"text_1": TEXTS[0], "text_2": TEXTS}).json()["data"]
+        assert np.allclose([d["score"] for d in scores], want, atol=1e-4)
+        assert s.post("/v1/embeddings", {"input": "x"}).status_code == 400
+
+
+def test_vectors_of_bge_m3_need_their_file():
+    s = Service(data("embed/xlm_roberta_cls"), args=["--pooling", "colbert"], ready=False)
+    wait_for(lambda: not s.alive(), 30)
+    assert s.p.returncode != 0 and "--pooling colbert needs colbert_linear.pt" in s.log

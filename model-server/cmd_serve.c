@@ -33,7 +33,7 @@ static const struct flag flags[] = {
      .help = "Task of the model: generate, embed (vectors), rerank (scores of pairs); auto: detected from its files. A "
              "decoder supports all of them."},
     {.name = "pooling", .type = FLAG_ENUM, F(pooling), .def = "auto", .choices = sentence_pooling_choices, .env = "POOLING",
-     .help = "Pooling of a model that embeds: cls, mean, last (last-token), splade, lexical (sparse vectors); auto: by its files."},
+     .help = "Pooling of a model that embeds: cls, mean, last (last-token), splade, lexical (sparse vectors), colbert (vectors of tokens); auto: by its files."},
     {.name = "uds-path", .type = FLAG_STR, F(uds_path), .def = "/tmp/text-generation-server", .env = "",
      .help = "Rank r listens on the Unix socket PATH-r. tcp://host:port listens on port + r instead."},
     {.name = "sharded", .type = FLAG_BOOL, F(sharded), .env = "",

@@ -93,6 +93,7 @@ bool hub_is_companion(const char *name)
         "sentence_bert_config.json",
         "config_sentence_transformers.json",
         "sparse_linear.pt", /* of BGE-M3 */
+        "colbert_linear.pt",
         HUB_ADAPTER_CONFIG,
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)

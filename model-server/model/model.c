@@ -103,6 +103,7 @@ static void fill_info(struct model *m)
     i->width = m->encoder.head.width;
     i->row_width = m->encoder.head.row_width;
     i->sparse = m->encoder.head.sparse != SPARSE_NONE;
+    i->first_row = m->sentence.colbert ? 1 : 0;
     i->labels = m->encoder.head.labels;
     i->pairs_as_text = m->encoder.head.asks_yes_no;
     if (m->d.encodes)
@@ -273,6 +274,8 @@ static int choose_pooling(struct model *m, const struct model_options *o, struct
                              sentence_pooling_choices[o->pooling], model_task_name(m->info.task))
                    : 0;
     sentence_set_pooling(&m->sentence, o->pooling);
+    if (m->sentence.colbert)
+        m->info.task = TASK_TOKEN_EMBED;
     m->d.encodes_logits = m->sentence.sparse != SPARSE_NONE && m->sentence.sparse != SPARSE_LEXICAL;
     if (m->d.encodes_logits && !(s->both_ways && s->head_dense))
         return err_set(e, ERR_VALIDATION, "sparse vectors (splade) of a %s model are not supported",

@@ -102,6 +102,7 @@ struct model_info {
     enum model_task task; /* never TASK_AUTO */
     uint32_t width;       /* width of a text's result; 0: it generates */
     uint32_t row_width;   /* width of a token's, if all are asked for */
+    uint32_t first_row;   /* of a text's tokens: those before it have no vector */
     bool sparse;          /* which is a weight of each token of the vocabulary, most of them 0 */
     uint32_t max_length;  /* most tokens of a text; 0: unbounded */
     bool both_ways;       /* an encoder */

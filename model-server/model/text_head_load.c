@@ -453,47 +453,54 @@ static int vector_stage(struct text_head *h, const struct text_head_options *o, 
     return 0;
 }
 
-/* BGE-M3's sparse_linear.pt: the weights [1, hidden] and a bias. */
-static int lexical_stage(struct text_head *h, const struct text_head_options *o, struct err *e)
+/* The only stage: `weight` [out, hidden] and `bias` [out] of a file of BGE-M3. */
+static int stage_of_file(struct text_head *h, const struct text_head_options *o, const char *choice,
+                         const char *file, uint32_t out, struct err *e)
 {
-    static const char file[] = "sparse_linear.pt";
-    char path[PATH_MAX];
+    char path[PATH_MAX], want[32];
     struct tensor_file t;
     struct head_stage *s = &h->stages[0];
     if (!o->dir)
-        return err_set(e, ERR_VALIDATION, "--pooling lexical needs a checkpoint");
+        return err_set(e, ERR_VALIDATION, "--pooling %s needs a checkpoint", choice);
     if (snprintf(path, sizeof(path), "%s/%s", o->dir, file) >= PATH_MAX)
         return err_set(e, ERR_VALIDATION, "%.200s...: path too long", o->dir);
     if (tensor_file_open(&t, path, e))
-        return err_wrap(e, "--pooling lexical needs %s", file);
+        return err_wrap(e, "--pooling %s needs %s", choice, file);
     const struct tensor *w = tensor_file_find(&t, "weight"), *b = tensor_file_find(&t, "bias");
-    char want[32];
-    snprintf(want, sizeof(want), "1, %u", h->hidden);
+    const uint64_t n = (uint64_t)out * h->hidden;
     int rc = 0;
-    *s = (struct head_stage){.in = h->hidden, .out = 1};
+    *s = (struct head_stage){.in = h->hidden, .out = out};
     h->n_stages = 1;
+    snprintf(want, sizeof(want), "%u, %u", out, h->hidden);
     if (!w || !b)
         rc = err_set(e, ERR_VALIDATION, "%s: no `weight` and `bias`", path);
-    else if (w->n_dims != 2 || w->dims[0] != 1 || w->dims[1] != h->hidden)
+    else if (w->n_dims != 2 || w->dims[0] != out || w->dims[1] != h->hidden)
         rc = tensor_wrong_shape(w, want, e);
-    else if (b->n_dims != 1 || b->dims[0] != 1)
-        rc = tensor_wrong_shape(b, "1", e);
-    else if (!(s->w = malloc(h->hidden * sizeof(*s->w))) || !(s->b = malloc(sizeof(*s->b))))
+    else if (b->n_dims != 1 || b->dims[0] != out)
+        rc = tensor_wrong_shape(b, strtok(want, ","), e);
+    else if (!(s->w = malloc(n * sizeof(*s->w))) || !(s->b = malloc(out * sizeof(*s->b))))
         rc = err_nomem(e);
     else
-        rc = numbers(w, 0, h->hidden, s->w, e) || numbers(b, 0, 1, s->b, e) ? -1 : 0;
+        rc = numbers(w, 0, n, s->w, e) || numbers(b, 0, out, s->b, e) ? -1 : 0;
     tensor_file_close(&t);
+    return rc;
+}
+
+static int lexical_stage(struct text_head *h, const struct text_head_options *o, struct err *e)
+{
     h->n_special = o->n_special;
     memcpy(h->special, o->special, sizeof(h->special));
-    return rc;
+    return stage_of_file(h, o, "lexical", "sparse_linear.pt", 1, e);
 }
 
 static int load_stages(struct text_head *h, const struct text_head_options *o, struct err *e)
 {
     const struct sentence *s = o->sentence;
     if (model_task_of_tokens(o->task)) {
-        const int rc = o->c ? token_stages(h, o, e)
-                            : err_set(e, ERR_VALIDATION, "rows of tokens need a checkpoint");
+        const int rc = s->colbert
+                           ? stage_of_file(h, o, "colbert", "colbert_linear.pt", h->hidden, e)
+                       : o->c ? token_stages(h, o, e)
+                              : err_set(e, ERR_VALIDATION, "rows of tokens need a checkpoint");
         h->row_stages = h->n_stages;
         return rc;
     }

@@ -131,6 +131,7 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->task = (char *)(uintptr_t)model_task_name(s->o.model->task);
     r->embed_width = s->o.model->width;
     r->sparse = s->o.model->sparse;
+    r->first_row = s->o.model->first_row;
     r->labels = (char **)(uintptr_t)s->o.model->labels;
     r->n_labels = s->o.model->labels ? s->o.model->width : 0;
     r->embed_tokens = s->o.model->max_length;

@@ -29,6 +29,14 @@ static uint32_t rows_of(const struct embed_job *j, uint32_t i)
     return j->all ? j->texts[i].n : 1;
 }
 
+/* Of these, how many before the first vector. */
+static uint32_t without_vector(const struct call *c, uint32_t i)
+{
+    const struct embed_job *j = &c->texts->job;
+    const uint32_t first = j->all ? edge_limits(c->edge)->first_row : 0;
+    return first < rows_of(j, i) ? first : rows_of(j, i);
+}
+
 float *texts_cosines(struct call *c, uint32_t n_first, uint32_t n)
 {
     const struct embed_job *j = &c->texts->job;
@@ -42,7 +50,9 @@ float *texts_cosines(struct call *c, uint32_t n_first, uint32_t n)
     }
     for (uint32_t i = 0; score && i < n; i++) {
         const uint32_t q = n_first == 1 ? 0 : i, d = n_first + i;
-        score[i] = best_cosines(query, rows_of(j, q), document, rows_of(j, d), width);
+        const uint32_t no_q = without_vector(c, q), no_d = without_vector(c, d);
+        score[i] = best_cosines(query + (size_t)no_q * width, rows_of(j, q) - no_q,
+                                document + (size_t)no_d * width, rows_of(j, d) - no_d, width);
         document += (size_t)rows_of(j, d) * width;
         query += n_first == 1 ? 0 : (size_t)rows_of(j, q) * width;
     }

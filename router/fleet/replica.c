@@ -51,8 +51,9 @@ static const char *unfit(struct fleet *f, const struct infer *i)
     const struct infer_limits *a = &f->limits, *b = infer_limits(i);
     if (a->vocab_hash != b->vocab_hash || a->vocab_size != b->vocab_size || a->task != b->task ||
         a->embed_width != b->embed_width || a->sparse != b->sparse ||
-        a->hidden_size != b->hidden_size || strcmp(a->dtype, b->dtype) ||
-        strcmp(a->quantize, b->quantize) || strcmp(a->activations, b->activations))
+        a->first_row != b->first_row || a->hidden_size != b->hidden_size ||
+        strcmp(a->dtype, b->dtype) || strcmp(a->quantize, b->quantize) ||
+        strcmp(a->activations, b->activations))
         return "it serves another model, or in another type";
     if (other_files(a->checkpoint_hash, b->checkpoint_hash))
         return "its files of weights or configuration differ";

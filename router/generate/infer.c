@@ -431,6 +431,7 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
     l->pairs_as_text = m->pairs_as_text;
     l->embed_width = m->embed_width;
     l->sparse = m->sparse;
+    l->first_row = m->first_row;
     l->hidden_size = m->hidden_size;
     l->labels = m->labels;
     l->n_labels = m->n_labels;

@@ -49,6 +49,7 @@ struct infer_limits { /* the result of warm-up */
     enum model_task task;
     bool pairs_as_text;                /* a reranker that is prompted in text */
     uint32_t embed_width, hidden_size; /* floats per text, per token */
+    uint32_t first_row;                /* of a text's tokens: those before it have no vector */
     bool sparse;                       /* of a text: a weight of each token of the vocabulary */
     char *const *labels;               /* [n_labels] of a classifier */
     uint32_t n_labels;

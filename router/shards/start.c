@@ -69,6 +69,7 @@ static int read_task(struct shard_model *m, const Generate__V3__InfoResponse *r,
                    : 0;
     m->embed_width = r->embed_width;
     m->sparse = r->sparse;
+    m->first_row = r->first_row;
     m->pairs_as_text = r->pairs_as_text;
     return m->wants_labels ? read_labels(m, r, e) : 0;
 }
@@ -504,7 +505,8 @@ const char *shard_model_unfit(const struct shard_model *was, const struct shard_
 {
     const bool same =
         m->task == was->task && m->embed_width == was->embed_width && m->sparse == was->sparse &&
-        m->hidden_size == was->hidden_size && m->vocab_hash == was->vocab_hash &&
+        m->first_row == was->first_row && m->hidden_size == was->hidden_size &&
+        m->vocab_hash == was->vocab_hash &&
         !other_files(m->checkpoint_hash, was->checkpoint_hash) &&
         m->vocab_size == was->vocab_size && m->block_size == was->block_size &&
         m->takes_edits == was->takes_edits && m->takes_chunks == was->takes_chunks &&

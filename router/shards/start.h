@@ -25,6 +25,7 @@ struct shard_model {
     uint64_t parameters, weight_bytes; /* of all shards; 0: unknown */
     enum model_task task;              /* what it is served for. Unless TASK_GENERATE: */
     uint32_t embed_width, hidden_size; /* floats per text, per token */
+    uint32_t first_row;                /* of a text's tokens: those before it have no vector */
     bool sparse;                       /* of a text: a weight of each token of the vocabulary */
     bool pairs_as_text;                /* a reranker that is prompted in text */
     bool wants_labels;                 /* set by the caller, who then frees the labels: */

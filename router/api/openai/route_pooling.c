@@ -36,7 +36,7 @@ static int render(struct call *c, struct err *e)
     const struct call_texts *t = c->texts;
     const struct pooled *q = t->state;
     struct buf *out = &c->out;
-    const uint32_t n = t->job.width;
+    const uint32_t n = t->job.width, first = t->job.all ? edge_limits(c->edge)->first_row : 0;
     texts_list_begin(c, "pool");
     float *x = t->job.values;
     for (uint32_t i = 0; i < t->job.n; i++) {
@@ -44,7 +44,9 @@ static int render(struct call *c, struct err *e)
         buf_fmt(out, "%s{\"index\":%u,\"object\":\"pooling\",\"data\":%s", i ? "," : "", i,
                 t->job.all ? "[" : "");
         for (uint32_t k = 0; k < rows; k++, x += n) {
-            if (k)
+            if (k < first)
+                continue;
+            if (k > first)
                 buf_ch(out, ',');
             row(out, q, x, n);
         }

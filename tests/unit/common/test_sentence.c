@@ -216,6 +216,9 @@ static void sparse_vectors(void **state)
     sentence_set_pooling(&s, 6);
     assert_true(s.sparse == SPARSE_LEXICAL && !s.pooling);
     assert_string_equal(sentence_pooling_choices[6], "lexical");
+    sentence_set_pooling(&s, 7);
+    assert_true(s.sparse == SPARSE_NONE && !s.pooling && s.colbert);
+    assert_string_equal(sentence_pooling_choices[7], "colbert");
     sentence_free(&s);
     /* queries have modules of their own */
     put("modules.json", "[" MODULE("Router", "") "]");

@@ -77,7 +77,7 @@ static void files(void **state)
                 hub_is_module_file("2_Dense/model.safetensors") &&
                 hub_is_module_file("0_StaticEmbedding/tokenizer.json") &&
                 !hub_is_module_file("1_Pooling/tokenizer.json"));
-    assert_true(hub_is_companion("sparse_linear.pt"));
+    assert_true(hub_is_companion("sparse_linear.pt") && hub_is_companion("colbert_linear.pt"));
     assert_true(hub_is_companion("router_config.json") &&
                 hub_is_module_file("document_1_SpladePooling/config.json"));
     assert_false(hub_is_module_file("document_/config.json") ||
