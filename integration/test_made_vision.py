@@ -18,6 +18,8 @@ FAMILIES = {
     "minimax_m3": ({320: "]<]image[>[", 321: "]<]start of image[>[", 322: "]<]end of image[>["}, "]<]image[>["),
     "hy_v4_vl": ({320: "<|image_pad|>", 321: "<|before|>", 322: "<|behind|>"}, "<|before|><|image_pad|><|behind|>"),
     "muse_glimmer": ({320: "<|patch|>", 321: "<|image_start|>", 322: "<|image_end|>"}, "<|patch|>"),
+    "nemotron_h_omni": ({320: "<image>", 321: "<img>", 322: "</img>"}, "<image>"),
+    "nemotron_nano_vl": ({320: "<image>", 321: "<img>", 322: "</img>"}, "<image>"),
     "granite_docling": (
         {316: "<global-img>", 317: "<fake_token_around_image>", 318: "\n", 320: "<image>"}
         | {270 + 6 * row + col: f"<row_{row + 1}_col_{col + 1}>" for row in range(6) for col in range(6)},

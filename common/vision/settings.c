@@ -160,17 +160,17 @@ uint32_t vision_edge(struct vision_settings *s, const char *edge, uint32_t def, 
 
 /* ---------------------------------------------------------------- pixels */
 
-static void read_channels(struct vision_settings *s, const char *key, const float def[3],
-                          bool divisor, float out[3])
+void vision_channels(struct vision_settings *s, const struct vision_section *in, const char *key,
+                     const float def[3], bool divisor, float out[3])
 {
-    const cJSON *v = json_get(s->pixels.o, key), *one = cJSON_IsArray(v) ? json_first(v) : v;
-    memcpy(out, def, 3 * sizeof(*out));
+    const cJSON *v = json_get(in->o, key), *one = cJSON_IsArray(v) ? json_first(v) : v;
+    memmove(out, def, 3 * sizeof(*out));
     if (!v)
         return;
     for (int i = 0; i < 3; i++) {
         out[i] = one && cJSON_IsNumber(one) ? (float)one->valuedouble : NAN;
         if (!isfinite(out[i]) || (divisor && out[i] == 0.0f)) {
-            vision_settings_fail(s, "%s: %s must be three numbers%s", s->pixels.name, key,
+            vision_settings_fail(s, "%s: %s must be three numbers%s", in->name, key,
                                  divisor ? ", none of them 0" : "");
             out[i] = 1.0f;
         }
@@ -181,7 +181,7 @@ static void read_channels(struct vision_settings *s, const char *key, const floa
 void vision_mean_outside(struct vision_settings *s, const float def[3], struct vision_format *f)
 {
     float mean[3];
-    read_channels(s, "image_mean", def, false, mean);
+    vision_channels(s, &s->pixels, "image_mean", def, false, mean);
     for (int i = 0; i < 3; i++)
         f->outside[i] = (uint8_t)fmin(fmax(0, mean[i] * 255.0), 255);
 }
@@ -225,8 +225,8 @@ void vision_read_format(struct vision_settings *s, struct vision_format *f,
     f->rescale = 1.0;
     if (vision_flag(&s->pixels, "do_rescale", true))
         f->rescale = vision_number(s, &s->pixels, "rescale_factor", 1.0 / 255);
-    read_channels(s, "image_mean", d->mean, false, f->mean);
-    read_channels(s, "image_std", d->std, true, f->std);
+    vision_channels(s, &s->pixels, "image_mean", d->mean, false, f->mean);
+    vision_channels(s, &s->pixels, "image_std", d->std, true, f->std);
     if (!vision_flag(&s->pixels, "do_normalize", true)) {
         memcpy(f->mean, zero, sizeof(zero));
         memcpy(f->std, one, sizeof(one));

@@ -60,6 +60,10 @@ extern const float vision_clip_mean[3], vision_clip_std[3], vision_imagenet_mean
     vision_imagenet_std[3], vision_half[3];
 void vision_read_format(struct vision_settings *s, struct vision_format *f,
                         const struct vision_pixel_defaults *d);
+/* Three numbers, or one for all three channels; `def`, which may be `out`, if the key is absent.
+ * `divisor`: 0 is an error. */
+void vision_channels(struct vision_settings *s, const struct vision_section *in, const char *key,
+                     const float def[3], bool divisor, float out[3]);
 /* An error if the file has the central part of a resized image, a square of `side`, cut out or
  * filled up to another size. Of families whose class in transformers does this as its file says. */
 void vision_keeps_square(struct vision_settings *s, uint32_t side);

@@ -44,6 +44,8 @@
     ROW(minicpmv)                                                                                  \
     ROW(minicpmv_first)                                                                            \
     ROW(muse_glimmer)                                                                              \
+    ROW(nemotron)                                                                                  \
+    ROW(nemotron_tiles)                                                                            \
     ROW(minimax_m3)                                                                                \
     ROW(florence2)                                                                                 \
     ROW(blip2)                                                                                     \

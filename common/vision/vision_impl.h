@@ -115,6 +115,9 @@ struct vision_gemma4 {
     uint32_t most_features;
     char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
 };
+struct vision_nemotron {
+    uint32_t min_patches, max_patches; /* of an image */
+};
 struct vision_deepseek_ocr {
     uint32_t side, tile; /* of the square with the whole image; of a tile */
     uint32_t min_tiles, max_tiles;
@@ -172,6 +175,7 @@ struct vision {
         struct vision_janus janus;
         struct vision_deepseek_ocr deepseek_ocr;
         struct vision_minicpmv minicpmv;
+        struct vision_nemotron nemotron;
         struct vision_ovis2 ovis2;
         struct vision_kimi kimi;
         struct vision_lfm2 lfm2;

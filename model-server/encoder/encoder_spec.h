@@ -18,6 +18,7 @@ enum encoder_positions {
     POSITIONS_CUBIC,     /* the grid, by cubic convolution, edges aligned (MoonViT, GLM-4.1V) */
     POSITIONS_LINEAR,    /* the grid, bilinear without antialiasing, edges aligned (PaddleOCR-VL) */
     POSITIONS_TRANSPOSED, /* the same with zeros outside, of the transposed grid (Muse Glimmer) */
+    POSITIONS_SQUARE,     /* as LINEAR, for a square as long as the patches' longer side (RADIO) */
     POSITIONS_SMOOTHED,   /* the grid, bilinear with antialiasing, edges aligned (SigLIP 2) */
     POSITIONS_FITTED,     /* the same, by cubic convolution (DeepSeek-OCR) */
     POSITIONS_BUCKETS,    /* the element of the grid in which a patch begins (NaViT; Idefics 2) */
@@ -129,6 +130,11 @@ struct encoder_spec {
     bool class_token;         /* precedes the patches of a crop; dropped after the transformer */
     bool keeps_class; /* it becomes a feature before the others; then crops have one size, cell 1 */
     bool class_last;  /* its learned position is the last row of the table, not the first */
+    /* Learned rows without positions (class tokens, registers) that precede the patches of a crop;
+     * dropped after the transformer. Not beside class_token. */
+    uint32_t registers;
+    /* A file may lack the vectors of blocks.sub_scale, which are 1 then. */
+    bool may_lack_scales;
     bool class_unused;   /* the table begins with its row, although the tower has no such token */
     uint32_t first_turn; /* row and column of the first patch in rotations; class token: 0 */
     enum encoder_positions positions;
@@ -167,6 +173,12 @@ struct encoder_spec {
     float feature_scale; /* of features, without those of levels; 0: none */
     uint32_t width;      /* of a feature: the text model's hidden size */
 };
+
+/* Rows before the patches of a crop. */
+static inline uint32_t encoder_leading(const struct encoder_spec *s)
+{
+    return s->class_token + s->registers;
+}
 
 /* Pixels per side of a feature. */
 static inline uint32_t encoder_unit(const struct encoder_spec *s)

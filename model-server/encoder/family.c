@@ -55,6 +55,7 @@
     ROW(minicpmv)                                                                                  \
     ROW(minicpmv_first)                                                                            \
     ROW(muse_glimmer)                                                                              \
+    ROW(nemotron)                                                                                  \
     ROW(minimax_m3)                                                                                \
     ROW(minicpm_ocr)                                                                               \
     ROW(florence2)                                                                                 \

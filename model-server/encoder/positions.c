@@ -88,6 +88,13 @@ static void add_around(const struct tower *t, struct arrange_grid g, struct towe
             add_row(t, inside(top + r, side), inside(left + c, side), by_row[r] * by_col[c], out);
 }
 
+/* The grid of which the first rows and columns are those of `g`. */
+static struct arrange_grid square_around(struct arrange_grid g)
+{
+    const uint32_t side = g.rows > g.cols ? g.rows : g.cols;
+    return (struct arrange_grid){side, side};
+}
+
 /* As add_around(), linearly, but elements outside the grid count as zeros, and patch i of the
  * raster order has the place of number i of the transposed grid: as in the published code, whose
  * coordinates of a meshgrid are read in the other order. */
@@ -175,6 +182,8 @@ void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_pl
         add_around(t, g, at, cubic, out);
     else if (s->positions == POSITIONS_LINEAR)
         add_around(t, g, at, linear, out);
+    else if (s->positions == POSITIONS_SQUARE)
+        add_around(t, square_around(g), at, linear, out);
     else if (s->positions == POSITIONS_TRANSPOSED)
         add_transposed(t, g, at, out);
     else if (s->positions == POSITIONS_SMOOTHED)

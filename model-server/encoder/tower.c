@@ -58,7 +58,7 @@ static uint32_t crop_tokens(const struct tower *t, const struct vision_plan *p, 
         return tower_joint_tokens(&t->spec);
     const struct arrange_grid g = arrange_grid(&t->spec, p, crop);
     uint32_t table;
-    return g.rows * g.cols + arrange_queries(&t->spec, g, &table) + t->spec.class_token;
+    return g.rows * g.cols + arrange_queries(&t->spec, g, &table) + encoder_leading(&t->spec);
 }
 
 uint32_t tower_tokens(const struct tower *t, const struct vision_plan *plan)
@@ -90,6 +90,19 @@ static uint32_t pass_crops(const struct tower *t, struct tower_cursor c, uint32_
     return crops;
 }
 
+/* Writes the rows before the patches of a crop: no pixels, and their vectors as what is added. */
+static void fill_leading(struct tower *t, uint32_t at, float *patches, float *added)
+{
+    const struct encoder_spec *s = &t->spec;
+    const size_t hidden = s->blocks.hidden, n = encoder_leading(s);
+    memset(patches, 0, n * tower_patch_floats(s) * sizeof(*patches));
+    memset(t->axes[at], 0, n * sizeof(*t->axes));
+    memcpy(added, t->leading, n * hidden * sizeof(*added));
+    const size_t own = s->class_last ? (size_t)s->side * s->side : 0;
+    for (size_t i = 0; s->class_token && i < hidden; i++)
+        added[i] += t->positions[own * hidden + i];
+}
+
 /* Writes the patches of a crop to row `at` of the pass, and what is added to them. */
 static void fill_crop(struct tower *t, const struct tower_image *image, uint32_t crop, uint32_t at,
                       uint32_t tokens)
@@ -103,14 +116,10 @@ static void fill_crop(struct tower *t, const struct tower_image *image, uint32_t
         return;
     }
     arrange_places(s, g, t->places, t->mutual + at);
-    if (s->class_token) {
-        memset(patches, 0, each * sizeof(*patches));
-        const size_t own = s->class_last ? (size_t)s->side * s->side : 0;
-        memcpy(added, t->positions + own * hidden, hidden * sizeof(*added));
-        for (size_t i = 0; i < hidden; i++)
-            added[i] += t->class_token[i];
-        memcpy(t->axes[at], (uint32_t[3]){0}, sizeof(t->axes[at]));
-        patches += each, added += hidden, at++;
+    const uint32_t leading = encoder_leading(s);
+    if (leading) {
+        fill_leading(t, at, patches, added);
+        patches += leading * each, added += leading * hidden, at += leading;
     }
     for (uint32_t i = 0; i < g.rows * g.cols; i++) {
         const struct tower_place place = t->places[i];
@@ -151,10 +160,10 @@ static uint32_t choose_rows(struct tower *t, const struct vision_plan *p, uint32
     const struct encoder_spec *s = &t->spec;
     const struct arrange_grid g = arrange_grid(s, p, crop);
     uint32_t table;
-    const uint32_t first = at + s->class_token + arrange_queries(s, g, &table);
+    const uint32_t first = at + encoder_leading(s) + arrange_queries(s, g, &table);
     const uint32_t n = arrange_whole(s, g);
-    const bool drops_class = s->class_token && !s->keeps_class;
-    if (s->joint.tiles || (!drops_class && !s->leaves_rest && !s->queries.n))
+    const bool drops = encoder_leading(s) && !s->keeps_class;
+    if (s->joint.tiles || (!drops && !s->leaves_rest && !s->queries.n))
         return 0;
     for (uint32_t i = 0; i < n; i++)
         t->out_rows[n_out++] = first + i;

@@ -122,10 +122,10 @@ struct tower {
     struct weight *patch;
     struct norm pixel_norm, patch_norm;
     float *normed_bias; /* bias of the patches' matrix if a norm follows it */
-    /* Host memory: bias of the patches' matrix, learned positions, the class token, the vector
-     * after a row of joined tiles, those after and before an image, encoder_spec.pool_standard's
-     * vectors, and tables of queries; NULL: the tower has none. */
-    float *patch_bias, *positions, *class_token, *row_end, *image_end, *image_begin;
+    /* Host memory: bias of the patches' matrix, learned positions, the rows of encoder_leading(),
+     * the vector after a row of joined tiles, those after and before an image,
+     * encoder_spec.pool_standard's vectors, and tables of queries; NULL: the tower has none. */
+    float *patch_bias, *positions, *leading, *row_end, *image_end, *image_begin;
     float *pool_bias, *pool_scale;
     float *queries[ENCODER_MAX_QUERIES];
     struct tower_projection project, level[ENCODER_MAX_LEVELS];

@@ -56,7 +56,7 @@ static void fill_row(const struct tower *t, uint32_t id, uint32_t tile, uint32_t
     if (at)
         add_table(&t->joint.before, nth, hidden, added);
     else
-        memcpy(added, t->class_token, hidden * sizeof(*added));
+        memcpy(added, t->leading, hidden * sizeof(*added));
     for (uint32_t i = 0; i < hidden; i++)
         added[i] += (1 - t->joint.place.by) * place[i];
     add_table(&t->joint.place, nth * tile_rows(s) + at, hidden, added);

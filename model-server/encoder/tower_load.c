@@ -251,8 +251,9 @@ static void load_front(struct loader *l, struct tower *t)
         t->positions = host_vector(l, loader_table(l, W_PATCH_POSITIONS, NO_LAYER,
                                                    s->plain_positions ? "" : ".weight",
                                                    tower_position_rows(s), hidden));
-    if (s->class_token)
-        t->class_token = host_vector(l, loader_table(l, W_CLASS_TOKEN, NO_LAYER, "", hidden, 1));
+    if (encoder_leading(s))
+        t->leading = host_vector(
+            l, loader_table(l, W_CLASS_TOKEN, NO_LAYER, "", encoder_leading(s) * hidden, 1));
     if (s->pool_standard) {
         t->pool_bias = host_vector(l, loader_table(l, W_POOL_BIAS, NO_LAYER, "", hidden, 1));
         t->pool_scale = host_vector(l, loader_table(l, W_POOL_SCALE, NO_LAYER, "", hidden, 1));
@@ -323,6 +324,8 @@ int tower_take_weights(struct tower *t, const struct arch *names, const struct c
     if (t->spec.conv.n) {
         tower_conv_load(&l, t);
     } else {
+        if (t->spec.may_lack_scales && c)
+            t->d.spec.sub_scale = loader_has_named(&l, W_ATTN_SCALE, 0);
         if (decoder_load(&t->d, names, c, &how, e))
             return -1;
         load_front(&l, t);
@@ -363,7 +366,7 @@ void tower_release_weights(struct tower *t)
     free_projection(&t->d, &t->project);
     for (int i = 0; i < ENCODER_MAX_LEVELS; i++)
         free_projection(&t->d, &t->level[i]);
-    free(t->patch_bias), free(t->positions), free(t->class_token), free(t->row_end);
+    free(t->patch_bias), free(t->positions), free(t->leading), free(t->row_end);
     free(t->pool_bias), free(t->pool_scale), free(t->image_end), free(t->image_begin);
     for (int i = 0; i < ENCODER_MAX_QUERIES; i++)
         free(t->queries[i]);

@@ -212,9 +212,30 @@ static const char *prefixed(const struct arch *a, const char *name, int k, char 
     return out;
 }
 
-static const char *spelling(const struct arch *a, const char *name, int i, char *out, size_t cap)
+/* Spelling `at` of a name behind the prefixes of the text model in vision files: instead of
+ * "model." or the family's own prefix, and then before the family's own. "": none; NULL after the
+ * last. */
+static const char *behind_prefix(const struct arch *a, const char *name, int at, char *out,
+                                 size_t cap)
 {
     static const char model[] = "model.", head[] = "lm_head";
+    size_t n = sizeof(model) - 1, own;
+    const char *first = arch_prefix(a, 0, &own);
+    const bool inner = strncmp(name, model, n) == 0;
+    const bool has_own = !inner && first && strncmp(name, first, own) == 0;
+    if (at >= (has_own ? 2 : 1) * N_TEXT_PREFIXES)
+        return NULL;
+    if (!inner && !has_own && strncmp(name, head, sizeof(head) - 1) != 0)
+        return "";
+    const bool whole = at >= N_TEXT_PREFIXES || !(inner || has_own);
+    if (has_own)
+        n = own;
+    snprintf(out, cap, "%s%s", text_prefixes[at % N_TEXT_PREFIXES], whole ? name : name + n);
+    return out;
+}
+
+static const char *spelling(const struct arch *a, const char *name, int i, char *out, size_t cap)
+{
     char of[512];
     int own = 2;
     while (prefixed(a, name, own, of, sizeof(of)))
@@ -223,14 +244,7 @@ static const char *spelling(const struct arch *a, const char *name, int i, char 
         return prefixed(a, name, i, out, cap);
     if (i < 2 * own)
         return old_norm(prefixed(a, name, i - own, of, sizeof(of)), out, cap);
-    const int at = i - 2 * own;
-    if (at >= N_TEXT_PREFIXES)
-        return NULL;
-    const bool inner = strncmp(name, model, sizeof(model) - 1) == 0;
-    if (!inner && strncmp(name, head, sizeof(head) - 1) != 0)
-        return "";
-    snprintf(out, cap, "%s%s", text_prefixes[at], inner ? name + sizeof(model) - 1 : name);
-    return out;
+    return behind_prefix(a, name, i - 2 * own, out, cap);
 }
 
 const char *arch_name_in_file(const struct arch *a, const char *name, int i, char *out, size_t cap)
@@ -287,14 +301,15 @@ static bool use_of(const struct arch *a, const char *name, struct arch_use *u)
     return false;
 }
 
-bool arch_use_of(const struct arch *a, const char *name, struct arch_use *u)
+/* The same with any of the family's own prefixes. */
+static bool use_of_prefixed(const struct arch *a, const char *name, struct arch_use *u)
 {
     char whole[512];
-    if (use_of(a, name, u))
-        return true;
     const size_t end = strlen(name);
     size_t own, n;
     const char *first = arch_prefix(a, 0, &own), *other;
+    if (use_of(a, name, u))
+        return true;
     for (int k = 0; first && (other = arch_prefix(a, k, &n)); k++) {
         if (k && strncmp(name, other, n) != 0)
             continue;
@@ -304,13 +319,22 @@ bool arch_use_of(const struct arch *a, const char *name, struct arch_use *u)
             return true;
         }
     }
+    return false;
+}
+
+bool arch_use_of(const struct arch *a, const char *name, struct arch_use *u)
+{
+    char whole[512];
+    const size_t end = strlen(name);
+    if (use_of_prefixed(a, name, u))
+        return true;
     for (int i = 0; i < N_TEXT_PREFIXES; i++) {
-        n = strlen(text_prefixes[i]);
+        const size_t n = strlen(text_prefixes[i]);
         if (strncmp(name, text_prefixes[i], n) != 0)
             continue;
         const bool head = strncmp(name + n, "lm_head", 7) == 0;
         snprintf(whole, sizeof(whole), "%s%s", head ? "" : "model.", name + n);
-        if (use_of(a, whole, u)) {
+        if (use_of_prefixed(a, whole, u) || use_of_prefixed(a, name + n, u)) {
             u->suffix = name + (end - strlen(u->suffix));
             return true;
         }

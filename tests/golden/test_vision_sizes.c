@@ -105,6 +105,7 @@ static const struct rule rules[] = {
     {{"kimi_vl", .patch_size = 14}, "{\"pad_input\":true}", grid_of_features, 1, 0, false},
     {{"kimi_k25", .patch_size = 14}, "{}", grid_of_features, 1, 0, false},
     {{"muse_glimmer", .patch_size = 14}, "{}", grid_of_features, 1, 0, false},
+    {{"nemotron_h_omni", .patch_size = 16}, "{}", grid_of_features, 1, 0, false},
     {{"paddleocr_vl", .patch_size = 14, .image_size = 384}, "{}", grid_of_features, 1, 33, false},
     {{"llama4", .image_size = 336, .patch_size = 14}, "{}", llama4, 2, 0, true},
     {{"mllama", .image_size = 560, .patch_size = 14}, "{\"size\":{\"height\":560,\"width\":560}}",

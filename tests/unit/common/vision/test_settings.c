@@ -139,6 +139,8 @@ static void contradictions_are_refused(void **state)
 #define HY_V4       "{\"model_type\":\"hy_v4_vl\",\"vision_config\":{%s}}"
 #define DOCLING     "{\"model_type\":\"granite_docling\",\"vision_config\":{%s}}"
 #define MUSE        "{\"model_type\":\"muse_glimmer\",\"vision_config\":{%s}}"
+#define NEMO        "{\"model_type\":\"nemotron_h_omni\",\"vision_config\":{%s}}"
+#define NEMO_TILES  "{\"model_type\":\"NemotronH_Nano_VL_V2\",\"vision_config\":{%s}}"
 #define LLAVA                                                                                      \
     "{\"model_type\":\"llava\",\"vision_config\":{\"model_type\":\"clip_vision_model\"%s}}"
 #define INTERN "{\"model_type\":\"internvl\",\"vision_config\":{%s}}"
@@ -157,6 +159,16 @@ static void contradictions_are_refused(void **state)
         {MUSE, "", "{\"max_image_tokens\":0}"},
         {MUSE, "\"merge_size\":2", "{\"merge_size\":3}"},
         {MUSE, "\"patch_temporal\":2", "{\"temporal_patch_size\":1}"},
+        {NEMO, "", "{\"downsample_ratio\":0.25}"},
+        {NEMO, "", "{\"patch_size\":14}"},
+        {NEMO, "", "{\"max_model_len\":4}"},
+        {NEMO, "", "{\"min_num_patches\":0}"},
+        {NEMO, "", "{\"norm_mean\":[0.5,0.5]}"},
+        {NEMO, "", "{\"norm_std\":[0.5,0,0.5]}"},
+        {NEMO, "\"args\":{\"max_num_patches\":-1}", NULL},
+        {NEMO_TILES, "\"args\":{\"min_num_patches\":1024}", NULL},
+        {NEMO_TILES, "", "{\"max_num_tiles\":64}"},
+        {NEMO_TILES, "", "{\"image_size\":448}"},
         {QWEN, "\"patch_size\":0", NULL},
         {QWEN, "\"patch_size\":-16", NULL},
         {QWEN, "\"patch_size\":\"16\"", NULL},

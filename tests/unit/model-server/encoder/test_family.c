@@ -130,6 +130,12 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
     "{\"model_type\":\"muse_glimmer\",\"out_hidden_size\":256,\"text_config\":{\"hidden_size\":"   \
     "64},"                                                                                         \
     "\"vision_config\":{\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4%s}}"
+#define RADIO                                                                                      \
+    "{\"model_type\":\"nemotron_h_omni\",\"text_config\":{\"hidden_size\":64},"                    \
+    "\"vision_config\":{\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4%s}}"
+#define RADIO_AROUND                                                                               \
+    "{\"model_type\":\"NemotronH_Nano_VL_V2\",\"llm_config\":{\"hidden_size\":64}%s,"              \
+    "\"vision_config\":{\"args\":{\"model\":\"vit_base_patch16_224\"}}}"
 #define CPM                                                                                        \
     "{\"model_type\":\"minicpmv\",\"hidden_size\":256%s,\"vision_config\":{\"hidden_size\":64,"    \
     "\"num_attention_heads\":4}}"
@@ -259,6 +265,25 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {MUSE, ",\"pos_emb_height\":33,\"pos_emb_width\":33", "pos_emb_height"},
         {MUSE, ",\"merge_size\":4", "out_hidden_size"},
         {MUSE, ",\"rope_parameters\":{\"rope_type\":\"yarn\"}", "rope_type"},
+        {RADIO, "", NULL},
+        {RADIO, ",\"num_registers\":65", "num_registers"},
+        {RADIO, ",\"mlp_ratio\":0", "mlp_ratio"},
+        {RADIO, ",\"max_img_size\":8", "image_size"},
+        {RADIO, ",\"use_swiglu_ffn\":true", "use_swiglu_ffn"},
+        {RADIO, ",\"layerscale_value\":0.1", "layerscale_value"},
+        {RADIO, ",\"separate_video_embedder\":false", "separate_video_embedder"},
+        {RADIO, ",\"vitdet_window_size\":16", "vitdet_window_size"},
+        {RADIO, ",\"vitdet_window_size\":null", NULL},
+        {RADIO, ",\"feature_normalizer_config\":{}", "feature_normalizer_config"},
+        {RADIO, ",\"args\":{\"model_norm\":true}", "model_norm"},
+        {RADIO, ",\"args\":{\"model\":\"vit_giant\"}", "vit_giant"},
+        {RADIO, ",\"args\":{\"register_multiple\":65}", "register_multiple"},
+        {RADIO, ",\"args\":{\"cpe_num_registers\":-1}", "cpe_num_registers"},
+        {RADIO_AROUND, "", NULL},
+        {RADIO_AROUND, ",\"vit_hidden_size\":1280", "vit_hidden_size"},
+        {RADIO_AROUND, ",\"projector_hidden_size\":0", "projector_hidden_size"},
+        {RADIO_AROUND, ",\"downsample_ratio\":0.3", "downsample_ratio"},
+        {RADIO_AROUND, ",\"ps_version\":\"v1\"", "ps_version"},
         {OMNI_2, "", NULL},
         {OMNI_2, ",\"window_size\":7", "window_size"},
         {DEEPSEEK, "", NULL},

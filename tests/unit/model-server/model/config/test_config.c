@@ -189,6 +189,32 @@ static void test_prefixes(void **state)
     assert_null(arch_prefix(a, 2, &(size_t){0}));
 }
 
+/* Prefixes of vision files go before the family's own, or in its place. */
+static void test_text_of_a_vision_file(void **state)
+{
+    static struct decoder_spec s;
+    const struct arch *a;
+    const char *type, *got;
+    struct arch_use u;
+    struct err e = ERR_INIT;
+    char out[80];
+    int theirs = 0, replaced = 0;
+    (void)state;
+    accepted("", NEMOTRON, &s);
+    assert_int_equal(arch_configure(path, NULL, NULL, 0, &a, &type, &s, &e), 0);
+    for (int i = 0; (got = arch_name_in_file(a, "backbone.a.weight", i, out, sizeof(out))); i++) {
+        theirs += strcmp(got, "language_model.backbone.a.weight") == 0;
+        replaced += strcmp(got, "language_model.model.a.weight") == 0;
+    }
+    assert_int_equal(theirs, 1);
+    assert_int_equal(replaced, 1);
+    assert_true(arch_use_of(a, "language_model.backbone.layers.3.mixer.up_proj.weight", &u));
+    assert_true(u.role == W_UP && u.layer == 3 && strcmp(u.suffix, ".weight") == 0);
+    assert_true(arch_use_of(a, "language_model.model.layers.3.mixer.up_proj.weight", &u));
+    assert_true(u.role == W_UP && u.layer == 3);
+    assert_true(!arch_use_of(a, "vision_model.backbone.layers.3.mixer.up_proj.weight", &u));
+}
+
 /* A layer of T5's decoder is two: the second attends to the encoder. */
 static void test_decoder_of_an_encoder(void **state)
 {
@@ -567,6 +593,7 @@ int main(void)
         cmocka_unit_test(test_encoders),
         cmocka_unit_test(test_kin),
         cmocka_unit_test(test_prefixes),
+        cmocka_unit_test(test_text_of_a_vision_file),
         cmocka_unit_test(test_decoder_of_an_encoder),
         cmocka_unit_test(test_infinity),
         cmocka_unit_test(test_infinity_in_text),
