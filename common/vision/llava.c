@@ -62,9 +62,10 @@ static void read_padding(struct vision *v, struct vision_settings *s)
 static void load_common(struct vision *v, struct vision_settings *s, bool whole)
 {
     struct vision_llava *l = &v->llava;
-    vision_read_format(
-        s, &v->format,
-        &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean, vision_clip_std, 14});
+    vision_read_format(s, &v->format,
+                       &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean,
+                                                       vision_clip_std, 14,
+                                                       .crops = !is_siglip(s)});
     const uint32_t of_tower =
         vision_side(s, &s->tower, "image_size", strcmp(v->name, "video_llava") ? 336 : 224);
     read_size(l, s, of_tower);
@@ -90,9 +91,9 @@ static void load_llava(struct vision *v, struct vision_settings *s)
 static void load_fast(struct vision *v, struct vision_settings *s)
 {
     struct vision_llava *l = &v->llava;
-    vision_read_format(
-        s, &v->format,
-        &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean, vision_clip_std, 64});
+    vision_read_format(s, &v->format,
+                       &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean,
+                                                       vision_clip_std, 64, .crops = true});
     l->shortest = read_shortest(s, 1024);
     l->tile = vision_side(s, &s->pixels, "crop_size", l->shortest);
     if (v->format.patch != 64 || l->tile % 64 || l->shortest < l->tile ||

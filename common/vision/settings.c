@@ -231,6 +231,9 @@ void vision_read_format(struct vision_settings *s, struct vision_format *f,
         memcpy(f->mean, zero, sizeof(zero));
         memcpy(f->std, one, sizeof(one));
     }
+    if (!d->crops && vision_flag(&s->pixels, "do_center_crop", false) &&
+        !json_get(s->pixels.o, "crop_size"))
+        vision_settings_fail(s, "%s: do_center_crop needs crop_size", s->pixels.name);
     if (!vision_flag(&s->pixels, "do_resize", true))
         vision_settings_fail(s, "%s: do_resize must be true", s->pixels.name);
     if (f->patch > 256) {

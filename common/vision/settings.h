@@ -55,6 +55,7 @@ struct vision_pixel_defaults {
     enum vision_filter filter;
     const float *mean, *std; /* [3] */
     uint32_t patch;          /* 0: none, and of no file */
+    bool crops;              /* the class has a crop_size; else do_center_crop needs the file's */
 };
 extern const float vision_clip_mean[3], vision_clip_std[3], vision_imagenet_mean[3],
     vision_imagenet_std[3], vision_half[3];

@@ -55,6 +55,8 @@ static void configure(struct config *c, struct encoder_spec *s)
     s->side = family_square(c, "image_size", 448) / s->patch;
     s->blocks.bias.qkv = config_bool_or(c, "attention_bias", false);
     s->blocks.qk_norm = config_bool_or(c, "use_qk_norm", false) ? QK_NORM_ALL : QK_NORM_NONE;
+    if (s->blocks.qk_norm != QK_NORM_NONE && s->blocks.norm.eps != 1e-6F)
+        config_fail(c, "`layer_norm_eps` must be 1e-6 with `use_qk_norm`"); /* theirs always is */
     s->blocks.n_layers = family_layers_used(c, s->blocks.n_layers, "vision_feature_layer", -1);
     /* the last norm belongs to the output of all layers, not to a hidden state */
     s->blocks.no_final_norm = config_bool_or(c, "use_mean_pooling", true) ||
