@@ -107,8 +107,11 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
     }
 }
 
-const struct vision_family vision_gemma3 = {
-    .types = {"gemma3"}, .two_way = true, .load = load, .plan = plan, .expand = expand};
+const struct vision_family vision_gemma3 = {.types = {"gemma3", "shieldgemma2"},
+                                            .two_way = true,
+                                            .load = load,
+                                            .plan = plan,
+                                            .expand = expand};
 
 /* ---------------------------------------------------------------- Gemma 3n */
 

@@ -249,7 +249,7 @@ const struct encoder_family family_lfm2_vl = {
     .tower = "siglip2_vision_model",
 };
 const struct encoder_family family_gemma3 = {
-    .types = (const char *const[]){"gemma3", NULL},
+    .types = (const char *const[]){"gemma3", "shieldgemma2", NULL},
     .names = {.names = {NAMES_SIGLIP("model.vision_tower.vision_model.", "model.vision_tower."),
                         [W_PROJECT_NORM] = "model.multi_modal_projector.mm_soft_emb_norm",
                         [W_PROJECT_OUT] = "model.multi_modal_projector.mm_input_projection_weight"},

@@ -29,6 +29,31 @@ def paligemma(text, **more):
     return config, PaliGemmaForConditionalGeneration, pre, inputs
 
 
+def shieldgemma2():
+    """Gemma 3 under another name, which answers whether a picture violates a policy. Images see both ways in themselves."""
+    from transformers import Gemma3ForConditionalGeneration, ShieldGemma2Config
+    from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+
+    text = TEXT | dict(model_type="gemma3_text", query_pre_attn_scalar=8, sliding_window=24, layer_types=["sliding_attention", "full_attention"])
+    text.pop("rope_parameters")
+    config = ShieldGemma2Config(
+        text_config=text, vision_config=SIGLIP, mm_tokens_per_image=4, image_token_index=IMAGE, boi_token_index=321, eoi_token_index=322,
+    )
+    pre = dict(size={"height": 32, "width": 32}, resample=2, image_mean=[0.5] * 3, image_std=[0.5] * 3)
+    processor = Gemma3ImageProcessorPil(**pre)
+
+    def inputs(pictures):
+        pixels = [processor(p, return_tensors="np")["pixel_values"] for p in pictures]
+        return dict(pixel_values=torch.tensor(np.concatenate(pixels))), [[321] + [IMAGE] * 4 + [322] for _ in pictures]
+
+    return config, Gemma3ForConditionalGeneration, pre, inputs
+
+
+def two_way(spans, text):
+    ids = between(spans, text)[0]
+    return ids, dict(token_type_ids=lambda n: [int(i == IMAGE) for i in ids] + [0] * (n - len(ids)))
+
+
 CLIP = dict(
     model_type="clip_vision_model", hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=24,
     image_size=32, patch_size=8, projection_dim=16,
@@ -153,6 +178,7 @@ CASES = {
         None, between,
     ),
     "video_llava": (lambda: llava("VideoLlava", video_token_index=321, tie_word_embeddings=True), one_tower, between),
+    "shieldgemma2": (shieldgemma2, None, two_way),
     "paligemma": (lambda: paligemma("gemma"), None, prefix),
     "paligemma2": (
         lambda: paligemma(
