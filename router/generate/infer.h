@@ -31,7 +31,7 @@ struct infer_config {
     double target_inter_token_factor; /* at most 1: no target */
     const char *draft_target;         /* rank 0 of a draft model, as shard_target; NULL: none */
     const struct cluster *cluster;    /* credentials for shards over TCP; NULL: not checked */
-    const char *session; /* this router's id at its shards; NULL: none */
+    const char *session;              /* this router's id at its shards; NULL: none */
     uint32_t connect_timeout_ms;
     uint32_t return_ms;      /* how long requests wait for lost shards; 0: a loss is final */
     struct metrics *metrics; /* rows of router/metrics.h */

@@ -1,7 +1,7 @@
 /* round.h - rounds rows of weights and activations to 8 and 4 bits on the host.
  *
- * Every backend that quantises weights while it loads them calls these. So a quantised model has the
- * same numbers on every device. Every variant of a function gives the bits of its reference,
+ * Every backend that quantises weights while it loads them calls these. So a quantised model has
+ * the same numbers on every device. Every variant of a function gives the bits of its reference,
  * round_ref.c. Rows belong to the caller. Any thread.
  *
  * A quad is four numbers of a row side by side in 32 bits. */
