@@ -42,13 +42,17 @@ def want(plain):
         return work, [answer(s, b) for b in work]
 
 
+@pytest.fixture(scope="module")
+def of_two(plain, want):
+    """The same of two shards, whose sums have last bits of their own."""
+    with Service(plain, 2) as s:
+        return want[0], [answer(s, b) for b in want[0]]
+
+
 @pytest.mark.parametrize("num_shard", [1, 2])
 @pytest.mark.parametrize("room", ["wide", "tight"])
-def test_no_draft_of_a_head_changes_a_bit(plain, model, want, num_shard, room):
-    work, answers = want
-    if num_shard == 2:
-        with Service(plain, 2) as s:
-            answers = [answer(s, b) for b in work]
+def test_no_draft_of_a_head_changes_a_bit(model, want, of_two, num_shard, room):
+    work, answers = want if num_shard == 1 else of_two
     with Service(model, num_shard, args=[*SPECULATE, *(TIGHT if room == "tight" else [])], env=CHEAP) as s:
         assert s.log.count("draft head kind=mtp") == num_shard
         assert crowd(s, work) == answers
@@ -65,11 +69,8 @@ def test_medusa_heads_change_nothing(plain, want):
 
 
 @pytest.mark.parametrize("num_shard", [1, 2])
-def test_an_eagle3_head_changes_nothing(plain, want, tmp_path, num_shard):
-    work, answers = want
-    if num_shard == 2:
-        with Service(plain, 2) as s:
-            answers = [answer(s, b) for b in work]
+def test_an_eagle3_head_changes_nothing(plain, want, of_two, tmp_path, num_shard):
+    work, answers = want if num_shard == 1 else of_two
     heads = eagle3(tmp_path / "eagle3", plain)
     with Service(plain, num_shard, args=["--draft-heads", heads], env=CHEAP) as s:
         assert s.log.count("draft head kind=eagle3") == num_shard

@@ -64,7 +64,7 @@ PROMPTS = ["Once upon a time", "The little cat", "Tom and Lily went", "One day, 
 def bodies(n):
     rng = random.Random(seed_for(7))
     for i in range(n):
-        p = {"max_new_tokens": rng.randint(4, 60), "details": True}
+        p = {"max_new_tokens": rng.randint(4, 24), "details": True}
         if i % 2:
             p |= {"do_sample": True, "temperature": 0.9, "top_p": 0.95, "seed": i}
         yield {"inputs": " and ".join(rng.choices(PROMPTS, k=rng.randint(1, 5))), "parameters": p}

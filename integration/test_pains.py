@@ -69,7 +69,9 @@ def test_a_rank_that_dies_or_stops_is_noticed_within_a_second(fault):
             wait_for(lambda ranks=ranks: not ranks & set(s.shards()), 10)
             took.append(time.monotonic() - struck)
             assert "generated_text" in list(events)[-1]
-    assert min(took) < SLOW, took
+            if took[-1] < SLOW:
+                return
+    raise AssertionError(took)
 
 
 def test_starts_in_a_row_after_sigkill(tmp_path):

@@ -93,7 +93,7 @@ def test_pictures_go_with_stages(family):
 
 
 def test_streams_survive_a_rank_of_each_stage(tmp_path):
-    model = deep(tmp_path / "deep", 40)
+    model = deep(tmp_path / "deep", 20)
     with Service(model, 1, [*CPU, "--max-batch-size", 12]) as s:
         want = [f.result() for f in together(s)[0]]
     with Service(model, 2, [*CPU, "--max-batch-size", 12, *STAGES, 2]) as s:

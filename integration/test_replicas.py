@@ -21,7 +21,7 @@ def model(tmp_path_factory):
     return deep(tmp_path_factory.mktemp("replicas") / "deep", 24)
 
 
-def asks(n, tokens=120):
+def asks(n, tokens=80):
     texts = [ONCE, "The cat", "A boy", "She said", "One day " * 40]
     sampled = {"do_sample": True, "temperature": 1.1}
     return [

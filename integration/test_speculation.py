@@ -78,15 +78,16 @@ def skipped(s):
 @pytest.mark.parametrize("room", ["wide", "tight"])
 def test_no_draft_changes_a_bit(num_shard, room):
     args = TIGHT if room == "tight" else []
-    work = list(bodies(48 if (room, num_shard) == ("wide", 1) else 24))
+    most = (room, num_shard) == ("wide", 1)  # what comes to a draft is chosen before the ranks, each of which waits for the other
+    work = list(bodies(48 if most else 24 if num_shard == 1 else 16))
     with Service(DEMO, num_shard) as s:
         want = [answer(s, b) for b in work]
         without = [*avoiding(s), *biased(s)]
         assert skipped(s) == 0
     with Service(DEMO, num_shard, args=["--speculate", "6", *args], env=CHEAP) as s:
-        for _ in range(2):
+        for _ in range(2 if most else 1):
             assert crowd(s, work) == want
-        assert [answer(s, b) for b in work] == want
+        assert [answer(s, b) for b in work] == want  # prompts from the cache
         assert [*avoiding(s), *biased(s)] == without
         assert skipped(s) > 100
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0)

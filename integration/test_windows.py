@@ -56,7 +56,7 @@ def test_no_schedule_changes_a_bit(kind, num_shard, tmp_path):
         assert window_blocks(s, "used") is None
     args = ["--max-batch-prefill-tokens", "40", "--target-inter-token-ms", "1", "--max-concurrent-requests", "200"]
     with Service(model, num_shard, args=args) as s, concurrent.futures.ThreadPoolExecutor(24) as pool:
-        for _ in range(3):
+        for _ in range(2):
             order = list(range(len(work)))
             rng.shuffle(order)
             for i in range(6):
