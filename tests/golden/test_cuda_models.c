@@ -119,16 +119,16 @@ static const struct backend_ops *gpu;
 static struct cuda_double *machine; /* NULL: a real GPU */
 static int skipped;
 
-enum { WGMMA = 16 | 32 }; /* of CUDA_FEATURES */
-
 static void open_on(struct bench *b, const struct backend_ops *ops, const char *dir, int dtype,
                     int kv, enum quant quant)
 {
     struct err e = ERR_INIT;
-    /* wgmma takes 16 bits; its check takes most of the time in which a device is opened */
-    const uint64_t left_out = ops == gpu && dtype == DT_F32 ? WGMMA : 0;
     *b = (struct bench){.ops = ops};
-    b->dev = ops->open(&(struct device_options){.threads = 1, .features = ~left_out}, &e);
+    if (machine) /* the check of wgmma takes longer than a small model: see cuda_sides.h */
+        machine->idle = true;
+    b->dev = ops->open(&(struct device_options){.threads = 1, .features = ~0ull}, &e);
+    if (machine)
+        machine->idle = false;
     if (b->dev)
         b->model = model_load(
             dir,
