@@ -1,13 +1,10 @@
-/* kv.inc.h - the kernels of attention in vectors of 16 lanes, once for all instruction
- * sets: see simd.inc.h. The including file defines the number of rows at a time. For each
- * number of rows it defines the pages of keys, and the vectors of values (1, 2 or 4): ROWS_MAX,
- * KEY_PAGES(rows), VALUE_PANELS(rows). */
-#include "model-server/backend/cpu/kernels/rows.inc.h"
+/* kv.inc.h - the kernels of attention in vectors of 16 lanes, once for all instruction sets: see
+ * simd.inc.h and kv_loops.inc.h. Keys and values become fp32, one key at a time. */
 
-/* ---------------------------------------------------------------- scores */
+#define STEP_COLUMNS(type) STEP_DIMS(type)
+#define STEP_KEYS          1
 
-/* Number of dimensions in 64 bytes of a page of keys. */
-#define STEP_DIMS(type) ((uint32_t)(4 * LANES / kv_dtype_bytes(type, LANES)))
+INLINE v16 sum_add(v16 sum, v16 a, v16 b) { return v_fma(a, b, sum); }
 
 INLINE v16 key_column(const char *step, const enum kv_dtype type, const int which)
 {
@@ -24,64 +21,6 @@ INLINE v16 key_column(const char *step, const enum kv_dtype type, const int whic
     i16 pair = i_load(step);
     return i_float(which ? i_and(pair, i_set(0xffff0000)) : i_shl(pair, 16));
 }
-
-INLINE void add_column(v16 (*acc)[4], const char *const *page, size_t at, const float *q,
-                       const uint32_t rows, const uint32_t pages, const enum kv_dtype type,
-                       const int which)
-{
-    v16 key[4];
-    UNROLL for (uint32_t p = 0; p < pages; p++) key[p] = key_column(page[p] + at, type, which);
-    UNROLL for (uint32_t r = 0; r < rows; r++)
-    {
-        v16 qr = v_set(q[r]);
-        UNROLL for (uint32_t p = 0; p < pages; p++) acc[r][p] = v_fma(key[p], qr, acc[r][p]);
-    }
-}
-
-INLINE void score_pages(const struct kv_scores *t, uint32_t first_page, uint32_t first,
-                        const uint32_t rows, const uint32_t pages, const enum kv_dtype type)
-{
-    const uint32_t qs = tile_stride(t->rows), dims = STEP_DIMS(type);
-    const char *const *page = t->pages + first_page;
-    const float *q = t->q + first;
-    float *s = t->s + (size_t)first * KV_SCORES_LD + (size_t)first_page * KV_PAGE;
-    v16 acc[12][4];
-    UNROLL for (uint32_t r = 0; r < rows; r++)
-    {
-        UNROLL for (uint32_t p = 0; p < pages; p++) acc[r][p] = v_set(0.0f);
-    }
-    const size_t end = (size_t)kv_dims(t->head_dim) / dims * 64;
-    for (size_t at = 0; at < end; at += 64) {
-        UNROLL for (uint32_t p = 0; p < pages; p++) __builtin_prefetch(page[p + KV_AHEAD] + at);
-        UNROLL for (uint32_t c = 0; c < dims; c++)
-        {
-            add_column(acc, page, at, q, rows, pages, type, (int)c);
-            q += qs;
-        }
-    }
-    UNROLL for (uint32_t p = 0; p < pages; p++)
-    {
-        v16 scale =
-            kv_dtype_scaled(type) ? v_load(kv_scales(page[p], type, t->head_dim)) : v_set(0.0f);
-        UNROLL for (uint32_t r = 0; r < rows; r++)
-            v_store(s + r * KV_SCORES_LD + p * KV_PAGE,
-                    kv_dtype_scaled(type) ? v_mul(acc[r][p], scale) : acc[r][p]);
-    }
-}
-
-INLINE void score_rows(const struct kv_scores *t, uint32_t first, const uint32_t rows,
-                       const enum kv_dtype type)
-{
-    const uint32_t most = KEY_PAGES(rows);
-    uint32_t page = 0;
-    for (; page + most <= t->n; page += most)
-        score_pages(t, page, first, rows, most, type);
-    if (most > 1)
-        for (; page < t->n; page++)
-            score_pages(t, page, first, rows, 1, type);
-}
-
-/* ---------------------------------------------------------------- values */
 
 /* Panel `base + which` of a row of values; `row` points to panel `base`, which is even or
  * alone. */
@@ -105,64 +44,15 @@ INLINE v16 value_panel(const char *row, const enum kv_dtype type, const uint32_t
     return i_float(which & 1 ? i_and(pair, i_set(0xffff0000)) : i_shl(pair, 16));
 }
 
-/* `panels` vectors of the head from panel `base` + `skip` on. */
-INLINE void value_panels(const struct kv_values *t, uint32_t base, const uint32_t skip,
-                         uint32_t first, const uint32_t rows, const uint32_t panels,
-                         const bool paired, const enum kv_dtype type)
+INLINE void step_values(v16 *value, const char *row, const char *next, const uint32_t skip,
+                        const uint32_t panels, const bool paired, const enum kv_dtype type)
 {
-    const size_t width = kv_dtype_bytes(type, LANES), from = base * width;
-    const size_t row_bytes = kv_dtype_bytes(type, kv_padded(t->head_dim));
-    const float *p = t->p + (size_t)first * KV_SCORES_LD;
-    float *o = t->o + first * t->ldo + (size_t)(base + skip) * LANES;
-    v16 acc[12][4];
-    UNROLL for (uint32_t r = 0; r < rows; r++)
-    {
-        UNROLL for (uint32_t c = 0; c < panels; c++) acc[r][c] = v_load(o + r * t->ldo + c * LANES);
-    }
-    for (uint32_t key = t->first; key < t->end;) {
-        uint32_t page = key / KV_PAGE, stop = (page + 1) * KV_PAGE;
-        const size_t at = from + key % KV_PAGE * row_bytes;
-        const char *row = t->pages[page] + at, *ahead = t->pages[page + KV_AHEAD] + at;
-        for (stop = stop < t->end ? stop : t->end; key < stop; key++) {
-            UNROLL for (size_t b = 0; b < panels * width; b += 64) __builtin_prefetch(ahead + b);
-            v16 value[4];
-            UNROLL for (uint32_t c = 0; c < panels; c++) value[c] =
-                value_panel(row, type, skip + c, paired);
-            UNROLL for (uint32_t r = 0; r < rows; r++)
-            {
-                v16 pr = v_set(p[r * KV_SCORES_LD + key]);
-                UNROLL for (uint32_t c = 0; c < panels; c++) acc[r][c] =
-                    v_fma(value[c], pr, acc[r][c]);
-            }
-            row += row_bytes;
-            ahead += row_bytes;
-        }
-    }
-    UNROLL for (uint32_t r = 0; r < rows; r++)
-    {
-        UNROLL for (uint32_t c = 0; c < panels; c++) v_store(o + r * t->ldo + c * LANES, acc[r][c]);
-    }
+    (void)next;
+    UNROLL for (uint32_t c = 0; c < panels; c++) value[c] =
+        value_panel(row, type, skip + c, paired);
 }
 
-INLINE void value_rows(const struct kv_values *t, uint32_t first, const uint32_t rows,
-                       const enum kv_dtype type)
-{
-    const uint32_t most = VALUE_PANELS(rows), n = kv_padded(t->head_dim) / LANES;
-    uint32_t at = 0;
-    if (most == 4)
-        for (; at + 4 <= n; at += 4)
-            value_panels(t, at, 0, first, rows, 4, true, type);
-    if (most >= 2)
-        for (; at + 2 <= n; at += 2)
-            value_panels(t, at, 0, first, rows, 2, true, type);
-    if (most == 1)
-        for (; at + 2 <= n; at += 2) {
-            value_panels(t, at, 0, first, rows, 1, true, type);
-            value_panels(t, at, 1, first, rows, 1, true, type);
-        }
-    if (at < n)
-        value_panels(t, at, 0, first, rows, 1, false, type);
-}
+#include "model-server/backend/cpu/kernels/kv_loops.inc.h"
 
 /* ---------------------------------------------------------------- every type */
 
