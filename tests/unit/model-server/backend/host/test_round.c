@@ -82,7 +82,7 @@ static void four_bits_have_the_scale_of_least_error(void **state)
         const float s = f32_of_bf16(bf16_of_f32(-1.25f / tops[t]));
         double error = 0;
         for (int i = 0; i < INT4_GROUP; i++)
-            error += pow(x[i] - fmax(-8, fmin(7, rint(x[i] / s))) * s, 2);
+            error += pow(x[i] - fmax(-8, fmin(7, rintf(x[i] / s))) * s, 2);
         least = fmin(least, error);
     }
     for (int i = 0; i < INT4_GROUP; i++) {
