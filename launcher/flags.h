@@ -8,6 +8,7 @@
 #include "common/cluster.h"
 #include "common/flag/flag.h"
 
+/* Which command lines and environments get the option: a row's tag, a set of bits. */
 enum {
     TO_ROUTER = 1,
     TO_SHARD = 2,
@@ -20,6 +21,8 @@ enum {
 enum sharded { SHARDED_AUTO, SHARDED_TRUE, SHARDED_FALSE };
 enum device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 
+/* One field for each row of flags.c, which has the unit and the meaning. Strings belong to the
+ * command line or the environment; NULL: not given. */
 struct config {
     /* model */
     const char *model_id, *revision, *mmproj;

@@ -3,6 +3,7 @@
 #define COMMON_TEMPLATE_SPACE_H
 #include "common/utf8.h"
 
+/* As str.isspace() of one character. */
 static inline bool is_space(uint32_t c)
 {
     return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
@@ -10,7 +11,7 @@ static inline bool is_space(uint32_t c)
            c == 0x205f || c == 0x3000;
 }
 
-/* Length of the character that ends at p[n]. */
+/* Length in bytes of the character that ends before p[n], n > 0. */
 static inline size_t utf8_back(const char *p, size_t n)
 {
     size_t k = 1;
@@ -19,7 +20,8 @@ static inline size_t utf8_back(const char *p, size_t n)
     return k;
 }
 
-/* Length of leading white space, and length without trailing white space. */
+/* Length of leading white space, and length without trailing white space, in bytes of p[0 .. n),
+ * which is valid UTF-8. */
 static inline size_t space_prefix(const char *p, size_t n)
 {
     size_t i = 0, len;

@@ -55,6 +55,9 @@ int source_pixels(const struct pictures *p, const struct medium *m, float *to,
 void source_drop_pixels(struct tower_image *images, uint32_t n);
 #define SOURCE_ALL UINT64_MAX /* go_on() until it is done */
 
+/* The pool of media of all sequences, with the source that encodes them. Encoded ones that no
+ * sequence needs stay until their memory is needed: the least recently used one is evicted first.
+ * Engine thread. */
 struct pictures {
     struct pictures_options o;
     const struct source_ops *source;
@@ -82,6 +85,7 @@ struct media_run {
     uint32_t row; /* its first row in the sequence's table */
 };
 
+/* The media of one sequence, in the order of the prompt. */
 struct media {
     struct pictures *pictures;
     bool axes, two_way;
@@ -126,9 +130,11 @@ void media_cross_name(struct media *m, const uint64_t *digests); /* [n] */
 bool media_cross_here(const struct media *m);                    /* all are complete in the pool */
 /* Takes all runs: 1. 0: the pool has too few unused blocks. -1: out of memory. */
 int media_cross_take(struct media *m, struct err *e);
-void media_cross_close(struct media *m);
+void media_cross_close(struct media *m); /* gives its runs back, and frees what open() allocated */
+/* The next step needs the runs of tokens before `to`: their media are encoded first. */
 void media_cross_want(struct media *m, uint32_t to);
 void media_cross_release(struct media *m);
+/* Where a step over tokens from .. to has to end: before the first run that is not stored yet. */
 uint32_t media_cross_ready(const struct media *m, uint32_t from, uint32_t to);
 struct mutual media_cross_sees(const struct media *m, uint32_t token);
 /* Stores keys and values of wanted runs whose features exist. *done grows unless `most` is 0. */
