@@ -6,6 +6,7 @@
 #include "router/generate/infer.h"
 #include "router/metrics.h"
 #include "tests/fake_shard.h"
+#include "tests/temp_folder.h"
 #include "tests/unit/test.h"
 #include <signal.h>
 #include <spawn.h>
@@ -141,7 +142,7 @@ struct rig {
     char why[512];
     atomic_bool lost;
 };
-static char dir[] = "/tmp/infer-test-XXXXXX";
+TEMP_FOLDER(dir, "infer-test")
 
 UNUSED static void on_lost(void *arg, const char *why)
 {

@@ -9,20 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char root[64];
-
-static int begin(void **state)
-{
-    (void)state;
-    strcpy(root, "/tmp/folder-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    return temp_folder_remove(root);
-}
+TEMP_FOLDER(root, "folder")
 
 static void put(const char *name, const void *bytes, size_t n)
 {
@@ -278,15 +265,16 @@ static void foreign_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_lazy_tokenizer_completes_itself, begin, end),
-        cmocka_unit_test_setup_teardown(a_lazy_tokenizer_reads_no_merges, begin, end),
-        cmocka_unit_test_setup_teardown(a_lazy_tokenizer_is_not_completed_from_another_file, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(nor_from_other_files_of_an_older_format, begin, end),
-        cmocka_unit_test_setup_teardown(words_in_lines, begin, end),
-        cmocka_unit_test_setup_teardown(arrays_in_place_of_objects, begin, end),
-        cmocka_unit_test_setup_teardown(ranks, begin, end),
-        cmocka_unit_test_setup_teardown(unknown_pre_tokenizers, begin, end),
+        cmocka_unit_test_setup_teardown(a_lazy_tokenizer_completes_itself, temp_begin, temp_end),
+        cmocka_unit_test_setup_teardown(a_lazy_tokenizer_reads_no_merges, temp_begin, temp_end),
+        cmocka_unit_test_setup_teardown(a_lazy_tokenizer_is_not_completed_from_another_file,
+                                        temp_begin, temp_end),
+        cmocka_unit_test_setup_teardown(nor_from_other_files_of_an_older_format, temp_begin,
+                                        temp_end),
+        cmocka_unit_test_setup_teardown(words_in_lines, temp_begin, temp_end),
+        cmocka_unit_test_setup_teardown(arrays_in_place_of_objects, temp_begin, temp_end),
+        cmocka_unit_test_setup_teardown(ranks, temp_begin, temp_end),
+        cmocka_unit_test_setup_teardown(unknown_pre_tokenizers, temp_begin, temp_end),
         cmocka_unit_test(pieces),
         cmocka_unit_test(foreign_bytes),
     };

@@ -12,7 +12,7 @@
 
 enum { LARGE = 5 << 20 };
 
-static char root[] = "/tmp/identity-test-XXXXXX";
+TEMP_FOLDER(root, "identity-test")
 
 static void write_file(const char *dir, const char *name, size_t n, size_t changed)
 {
@@ -177,18 +177,6 @@ static void all_parts_of_a_split_file_count(void **state)
     assert_true(same_content(path, &one));
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int clean_up(void **state)
-{
-    (void)state;
-    return temp_folder_remove(root);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,5 +187,5 @@ int main(void)
         cmocka_unit_test(modules_count),
         cmocka_unit_test(all_parts_of_a_split_file_count),
     };
-    return cmocka_run_group_tests(tests, set_up, clean_up);
+    return cmocka_run_group_tests(tests, temp_begin, temp_end);
 }

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum { BYTES = 4096, WINDOW = 1000, STATE = 3001, MANY = 40 };
-static char root[] = "/tmp/tier-test-XXXXXX";
+TEMP_FOLDER(root, "tier-test")
 
 static struct kv_layout layout(uint8_t id)
 {
@@ -342,18 +342,6 @@ static void a_folder_that_cannot_be_written_is_only_counted(void **state)
     kv_tier_free(t);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int clean_up(void **state)
-{
-    (void)state;
-    return temp_folder_remove(root);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -366,5 +354,5 @@ int main(void)
         cmocka_unit_test(a_folder_stays_below_its_limit),
         cmocka_unit_test(a_folder_that_cannot_be_written_is_only_counted),
     };
-    return cmocka_run_group_tests(tests, set_up, clean_up);
+    return cmocka_run_group_tests(tests, temp_begin, temp_end);
 }

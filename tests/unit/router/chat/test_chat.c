@@ -2,6 +2,7 @@
 #include "common/json/json.h"
 #include "router/body/body.h"
 #include "router/chat/chat.h"
+#include "tests/temp_folder.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,7 @@
 
 #include <cmocka.h>
 
-static char dir[] = "/tmp/test_chat_XXXXXX";
+TEMP_FOLDER(dir, "test-chat")
 
 const char *tokenizer_special(const struct tokenizer *t, const char *name)
 {
@@ -554,21 +555,6 @@ static void values_are_found_in_the_raw_text(void **state)
     assert_false(body_locate(s, strlen(s), "b", "x", &at, &len));
 }
 
-static int start(void **state)
-{
-    (void)state;
-    return mkdtemp(dir) ? 0 : -1;
-}
-static int stop(void **state)
-{
-    (void)state;
-    static const char *const files[] = {"tokenizer_config.json", "chat_template.json",
-                                        "chat_template.jinja", "mine.json", "mine.jinja"};
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-        unlink(in_dir(files[i]));
-    return rmdir(dir);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -585,5 +571,5 @@ int main(void)
         cmocka_unit_test(other_files_are_refused),
         cmocka_unit_test(values_are_found_in_the_raw_text),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, temp_begin, temp_end);
 }

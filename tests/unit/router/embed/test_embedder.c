@@ -110,18 +110,6 @@ static void shards_that_are_lost_again_are_sought_at_once(void **state)
     rig_free(g);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return rmdir(dir);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,5 +118,5 @@ int main(void)
         cmocka_unit_test(requests_of_two_losses_end),
         cmocka_unit_test(shards_that_are_lost_again_are_sought_at_once),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, temp_begin, temp_end);
 }

@@ -154,13 +154,7 @@ static const struct infer_config patient = {.max_batch_prefill_tokens = 64, .ret
 
 static inline int fleet_rig_set_up(void **state)
 {
-    (void)state;
     signal(SIGPIPE, SIG_IGN);
-    return mkdtemp(dir) ? 0 : -1;
-}
-static inline int fleet_rig_tear_down(void **state)
-{
-    (void)state;
-    return temp_folder_remove(dir);
+    return temp_begin(state);
 }
 #endif

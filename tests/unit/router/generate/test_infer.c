@@ -422,9 +422,5 @@ int main(void)
         cmocka_unit_test(adapters_share_no_prefix),
         cmocka_unit_test(peers_that_neither_chunk_nor_take_ids_are_served),
     };
-    if (!mkdtemp(dir))
-        return 1;
-    int rc = cmocka_run_group_tests(tests, NULL, NULL);
-    rmdir(dir);
-    return rc;
+    return cmocka_run_group_tests(tests, temp_begin, temp_end);
 }

@@ -505,9 +505,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(stop_ends_what_is_alive),
         cmocka_unit_test(a_shard_that_never_comes_is_not_waited_for_forever),
     };
-    if (!mkdtemp(dir))
-        return 1;
-    int rc = cmocka_run_group_tests(tests, NULL, NULL);
-    rmdir(dir);
-    return rc;
+    return cmocka_run_group_tests(tests, temp_begin, temp_end);
 }

@@ -223,9 +223,5 @@ int main(void)
         cmocka_unit_test(a_crowd),
         cmocka_unit_test(stopped_while_it_reads),
     };
-    if (!mkdtemp(dir))
-        return 1;
-    int rc = cmocka_run_group_tests(tests, NULL, NULL);
-    rmdir(dir);
-    return rc;
+    return cmocka_run_group_tests(tests, temp_begin, temp_end);
 }

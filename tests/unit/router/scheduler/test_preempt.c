@@ -254,9 +254,5 @@ int main(void)
         cmocka_unit_test(a_failed_step_makes_the_region_worthless),
         cmocka_unit_test(whatever_comes_nobody_is_lost),
     };
-    if (!mkdtemp(dir))
-        return 1;
-    int rc = cmocka_run_group_tests(t, NULL, NULL);
-    rmdir(dir);
-    return rc;
+    return cmocka_run_group_tests(t, temp_begin, temp_end);
 }

@@ -245,9 +245,5 @@ int main(void)
         cmocka_unit_test(files_that_are_unknown_are_no_other_model),
         cmocka_unit_test(stop_does_not_wait_for_them),
     };
-    if (!mkdtemp(dir))
-        return 1;
-    int rc = cmocka_run_group_tests(tests, NULL, NULL);
-    rmdir(dir);
-    return rc;
+    return cmocka_run_group_tests(tests, temp_begin, temp_end);
 }

@@ -444,9 +444,5 @@ int main(void)
         cmocka_unit_test(nothing_in_the_cells_of_lost_shards_is_relied_on),
         cmocka_unit_test(whatever_comes_no_cell_is_lost_or_had_twice),
     };
-    if (!mkdtemp(dir))
-        return 1;
-    int rc = cmocka_run_group_tests(t, NULL, NULL);
-    rmdir(dir);
-    return rc;
+    return cmocka_run_group_tests(t, temp_begin, temp_end);
 }

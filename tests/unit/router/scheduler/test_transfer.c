@@ -203,9 +203,5 @@ int main(void)
         cmocka_unit_test(shards_that_do_not_transfer),
         cmocka_unit_test(cancelled_at_any_time),
     };
-    if (!mkdtemp(dir))
-        return 1;
-    int rc = cmocka_run_group_tests(tests, NULL, NULL);
-    rmdir(dir);
-    return rc;
+    return cmocka_run_group_tests(tests, temp_begin, temp_end);
 }

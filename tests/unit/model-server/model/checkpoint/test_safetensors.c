@@ -110,20 +110,7 @@ static void test_truncated(void **state)
 
 /* ---------------------------------------------------------------- folders */
 
-static char dir[64];
-
-static int make_dir(void **state)
-{
-    (void)state;
-    snprintf(dir, sizeof(dir), "/tmp/test-safetensors-XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int drop_dir(void **state)
-{
-    (void)state;
-    return temp_folder_remove(dir);
-}
+TEMP_FOLDER(dir, "test-safetensors")
 
 static void put(const char *name, const void *bytes, size_t n)
 {
@@ -213,8 +200,8 @@ int main(void)
         cmocka_unit_test(test_reads_what_is_there),
         cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_truncated),
-        cmocka_unit_test_setup_teardown(test_folders, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(test_pipes, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(test_folders, temp_begin, temp_end),
+        cmocka_unit_test_setup_teardown(test_pipes, temp_begin, temp_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

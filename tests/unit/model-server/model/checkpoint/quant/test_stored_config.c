@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static char dir[] = "/tmp/test-stored-XXXXXX";
+TEMP_FOLDER(dir, "test-stored")
 
 static void write_file(const char *name, const char *text)
 {
@@ -325,18 +325,6 @@ static void test_what_the_user_says(void **state)
     }
 }
 
-static int start(void **state)
-{
-    (void)state;
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    return temp_folder_remove(dir);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -346,5 +334,5 @@ int main(void)
         cmocka_unit_test(test_config_in_a_file_of_its_own),
         cmocka_unit_test(test_what_the_user_says),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, temp_begin, temp_end);
 }
