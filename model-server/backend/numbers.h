@@ -2,7 +2,7 @@
  * nearest even from fp32. Bit for bit what vcvtph2ps and vcvtps2ph do, quiet NaNs included. */
 #ifndef MODEL_SERVER_BACKEND_NUMBERS_H
 #define MODEL_SERVER_BACKEND_NUMBERS_H
-#include "model-server/backend/backend.h"
+#include "model-server/backend/matrix.h"
 #include <string.h>
 
 static inline uint32_t bits_of(float f)
