@@ -5,6 +5,7 @@
 #include "common/heartbeat.h"
 #include "common/log/log.h"
 #include "common/log/stacks.h"
+#include "common/process.h"
 #include "common/rpc/loop.h"
 #include "common/rpc/trace.h"
 #include "common/watchdog.h"
@@ -370,13 +371,13 @@ static int serve_shard(struct serving *v, const struct serve_config *c, struct s
     return run(v, t, e);
 }
 
-/* A library that could not start its threads may wait for them for ever: the process ends then. */
+enum { CLOSE_S = 10 };
+
 static int fail(const struct err *e)
 {
-    enum { CLOSE_S = 10 };
     log_msg(LOG_ERROR, "%s", e->msg);
     log_flush();
-    alarm(CLOSE_S);
+    process_close_within(CLOSE_S, false);
     return -1;
 }
 
@@ -394,6 +395,8 @@ static int serve(const struct serve_config *c, struct err *e)
     } else if (rc == 0) {
         rc = serve_shard(&v, c, &t, e);
     }
+    log_flush();
+    process_close_within(CLOSE_S, rc >= 0);
     if (rc < 0)
         fail(e);
     ranks_watch_end(v.shard.watch);
@@ -402,6 +405,7 @@ static int serve(const struct serve_config *c, struct err *e)
     rpc_server_close(v.server);
     tracer_free(v.tracer);
     service_free(&v.service);
+    process_close_within(0, true); /* memory of any size, and files */
     shard_close(&v.shard);
     return rc;
 }

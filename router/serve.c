@@ -1,6 +1,7 @@
 #include "router/serve.h"
 #include "common/clock.h"
 #include "common/log/log.h"
+#include "common/process.h"
 #include "common/startup.h"
 #include "common/watchdog.h"
 #include "router/api/lmtp/lmtp.h"
@@ -22,7 +23,8 @@ enum {
     HURRIED_FLUSH_MS = 200,
     FLUSH_MS = 300000,
     LOOK_MS = 10,
-    ECHO_MS = 500
+    ECHO_MS = 500,
+    CLOSE_S = 10 /* for freeing memory */
 };
 
 static void opened(struct router_service *s)
@@ -176,7 +178,7 @@ static int wait(struct router_service *s, struct err *e)
     }
 }
 
-static void stop(struct router_service *s)
+static void stop(struct router_service *s, bool well)
 {
     struct edge *g = &s->edge;
     watchdog_stop(g->watchdog);
@@ -189,6 +191,8 @@ static void stop(struct router_service *s)
         pthread_join(s->loop, NULL);
     }
     workers_stop(g->workers);
+    log_flush();
+    process_close_within(CLOSE_S, well);
     if (s->fleet)
         fleet_stop(s->fleet);
     models_stop(g->models);
@@ -216,6 +220,6 @@ int serve(const struct router_config *c, struct err *e)
     int end = rc == 0 ? wait(&s, e) : 0;
     if (end < 0)
         give_up(&s, e);
-    stop(&s);
+    stop(&s, end == 0 && rc == 0);
     return end ? -1 : rc;
 }

@@ -417,6 +417,7 @@ static int no_thread(struct rpc_server *s, struct err *e)
 {
     rpc_bind_close(&s->also);
     rpc_bind_close(&s->bind);
+    s->no_thread = true;
     return err_set(e, ERR_SYSTEM, "cannot start the server's thread");
 }
 
@@ -498,6 +499,8 @@ struct rpc_server *rpc_server_open(const struct rpc_server_options *o, struct er
     for (size_t i = 0; i < sizeof(s->lanes) / sizeof(s->lanes[0]); i++)
         s->lanes[i].tail = &s->lanes[i].head;
     if (start(s, e)) {
+        if (s->no_thread) /* gRPC may lack threads, too, and would wait for them: see process.h */
+            return NULL;
         abandon(s);
         destroy(s);
         return NULL;

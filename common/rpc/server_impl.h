@@ -31,6 +31,7 @@ struct rpc_server {
     struct rpc_mem serial;  /* serial lane's thread */
     struct rpc_mem apart;   /* the thread of the RPC_APART lane */
     pthread_t apart_thread; /* exists if a method uses that lane */
+    bool no_thread;         /* none could be started */
     bool has_apart;
     pthread_mutex_t lock; /* guards the following */
     pthread_cond_t wake;
