@@ -1,31 +1,26 @@
 #include "router/api/docs/page.h"
 #include "page/docs.policy.h"
 #include "page/index.policy.h"
+#include "router/http/encoding.h"
 #include <string.h>
 
-/* The pages as byte lists, and their Content-Security-Policy: see the Makefile. */
-static const unsigned char chat_page[] = {
-#include "page/index.inc"
-};
+enum { PAGE_MAX_BYTES = 8 << 20 };
+
+/* The pages as byte lists, compressed, and their Content-Security-Policy: see the Makefile. */
 static const unsigned char chat_page_gz[] = {
 #include "page/index.gz.inc"
-};
-static const unsigned char docs_page[] = {
-#include "page/docs.inc"
 };
 static const unsigned char docs_page_gz[] = {
 #include "page/docs.gz.inc"
 };
 
 static const struct {
-    const unsigned char *html, *gz;
-    size_t n_html, n_gz;
+    const unsigned char *gz;
+    size_t n_gz;
     const char *policy, *tag;
 } pages[] = {
-    [PAGE_CHAT] = {chat_page, chat_page_gz, sizeof(chat_page), sizeof(chat_page_gz), INDEX_POLICY,
-                   INDEX_TAG},
-    [PAGE_DOCS] = {docs_page, docs_page_gz, sizeof(docs_page), sizeof(docs_page_gz), DOCS_POLICY,
-                   DOCS_TAG},
+    [PAGE_CHAT] = {chat_page_gz, sizeof(chat_page_gz), INDEX_POLICY, INDEX_TAG},
+    [PAGE_DOCS] = {docs_page_gz, sizeof(docs_page_gz), DOCS_POLICY, DOCS_TAG},
 };
 
 static bool header_has(const struct call *c, const char *name, const char *word)
@@ -35,6 +30,17 @@ static bool header_has(const struct call *c, const char *name, const char *word)
 }
 
 bool page_wanted(const struct call *c) { return header_has(c, "accept", "text/html"); }
+
+/* Browsers take it compressed; this is for programs. */
+static void unpack(struct buf *out, enum page page)
+{
+    bool known;
+    struct err e = ERR_INIT;
+    const int rc = encoding_unpack(encoding_of("gzip", &known), (const char *)pages[page].gz,
+                                   pages[page].n_gz, PAGE_MAX_BYTES, out, &e);
+    if (rc) /* our own bytes: only memory can lack */
+        out->oom = true;
+}
 
 void page_reply(struct call *c, enum page page)
 {
@@ -54,7 +60,7 @@ void page_reply(struct call *c, enum page page)
         exchange_add(c->x, "content-encoding", "gzip");
         buf_add(&c->out, (const char *)pages[page].gz, pages[page].n_gz);
     } else {
-        buf_add(&c->out, (const char *)pages[page].html, pages[page].n_html);
+        unpack(&c->out, page);
     }
     call_reply(c);
 }
