@@ -7,7 +7,8 @@
  *   queue.c    waiting requests, their dispatch, requests that are handed over
  *   texts.c    the same for texts of a model that embeds
  *   replica.c  the life cycle of one replica, on its own thread
- *   watch.c    unresponsive replicas, discovery, loss of the last one: the fleet's thread
+ *   watch.c    unresponsive replicas, loss of the last one: the fleet's thread
+ *   lookup.c   discovery: a thread of its own
  *   report.c   status for operators and gauges */
 #ifndef ROUTER_FLEET_IMPL_H
 #define ROUTER_FLEET_IMPL_H
@@ -86,8 +87,8 @@ struct fleet {
     void *on_lost_arg;
     bool lost;
     struct metric_shares gauges;
-    pthread_t watch;
-    bool watching;
+    pthread_t watch, look;
+    bool watching, looking; /* the threads run */
 };
 
 /* ---- called with the lock ---- */
@@ -120,4 +121,7 @@ void replica_hand_over(void *arg, struct gen_request *r, const struct gen_resume
 void replica_hand_over_texts(void *arg, struct embed_job *j);
 void replica_join(struct replica *p); /* waits for the end of its thread and frees it */
 void *fleet_watch(void *arg);         /* thread function */
+void *fleet_look(void *arg);          /* the same; only with c.discovery */
+/* With the lock, which is released meanwhile: waits for `ms`, or until the fleet stops. */
+void fleet_rest(struct fleet *f, int64_t ms);
 #endif

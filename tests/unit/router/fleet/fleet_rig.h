@@ -57,12 +57,13 @@ static inline struct fleet_rig *fleet_rig_new(const struct fake_shard *like,
         g->shard[g->n] = shard_new(like, path);
         targets[g->n] = target[g->n];
     }
+    const bool listed = discovery && strncmp(discovery, "file:", 5) == 0;
     struct fleet_config f = {
-        .infer = *c, .targets = targets, .n_targets = discovery ? 0 : n, .discovery = discovery};
+        .infer = *c, .targets = targets, .n_targets = listed ? 0 : n, .discovery = discovery};
     f.infer.connect_timeout_ms = WAIT_MS;
     f.infer.check = true;
     f.infer.metrics = g->metrics = metrics_new(router_metrics, N_ROUTER_METRICS);
-    if (discovery) {
+    if (listed) {
         FILE *list = fopen(discovery + 5, "we");
         for (uint32_t i = 0; i < n; i++)
             fprintf(list, "%s\n", targets[i]);

@@ -1,0 +1,58 @@
+/* A fleet whose name server misbehaves. Linked with --wrap=getaddrinfo. */
+#include "tests/unit/router/fleet/fleet_rig.h"
+#include <netdb.h>
+
+static const struct fake_shard steady = {.step_ms = 2};
+static atomic_bool silent, asked;
+
+int __wrap_getaddrinfo(const char *name, const char *service, const struct addrinfo *hints,
+                       struct addrinfo **out);
+int __real_getaddrinfo(const char *name, const char *service, const struct addrinfo *hints,
+                       struct addrinfo **out);
+int __wrap_getaddrinfo(const char *name, const char *service, const struct addrinfo *hints,
+                       struct addrinfo **out)
+{
+    if (strcmp(name, "replicas.test") != 0)
+        return __real_getaddrinfo(name, service, hints, out);
+    while (atomic_load(&silent)) {
+        atomic_store(&asked, true);
+        usleep(10000);
+    }
+    return EAI_AGAIN;
+}
+
+static bool dns_was_asked(const void *arg)
+{
+    (void)arg;
+    return atomic_load(&asked);
+}
+
+/* Requests end in time, and the router with them: what is lost does not wait for DNS. */
+static void a_name_server_that_is_silent_delays_nothing(void **state)
+{
+    struct infer_config c = patient;
+    (void)state;
+    c.return_ms = 300;
+    struct fleet_rig *g = fleet_rig_new(&steady, &c, 2, "dns:replicas.test:80");
+    assert_true(wait_for(all_ready, g));
+    atomic_store(&silent, true);
+    assert_true(wait_for(dns_was_asked, g));
+    kill_shard(g, 0);
+    kill_shard(g, 1);
+    assert_true(wait_for(none_ready, g));
+    struct client *w = client_new(1, 10, 9);
+    fleet_submit(g->fleet, &w->r);
+    expect_error(w, ERR_GENERATION, "no replica is left");
+    assert_true(wait_for(fleet_is_lost, g));
+    client_free(w);
+    atomic_store(&silent, false);
+    fleet_rig_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_name_server_that_is_silent_delays_nothing),
+    };
+    return cmocka_run_group_tests(tests, fleet_rig_set_up, fleet_rig_tear_down);
+}
