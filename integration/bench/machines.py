@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""One model over several machines: network namespaces of this one, whose links hold every packet back. Prints a table of times, and whether
-answers have the bits of one machine.
+"""One service over several machines: network namespaces of this one, whose links hold every packet back. A model is divided, or has replicas,
+or its prompts are computed elsewhere. Prints a table of times, and whether answers have the bits of one machine.
 
     sudo integration/bench/machines.py --bin build/bin --model models/demo --round-trips 0,0.3,5
 
@@ -24,8 +24,9 @@ from pathlib import Path
 
 MACHINES = 3
 TEXT = "Once upon a time there was a little dog who had a big red ball. " * 12
+PORT, SHARD_PORT, KV_PORT = 8080, 5000, 5600
 # name, machines, shards, stages: the first of each group of equal ranks in a stage is what the others are compared with
-SHAPES = [
+DIVISIONS = [
     ("one machine, 1 rank", 1, 1, 1),
     ("2 machines, 2 stages", 2, 2, 2),
     ("3 machines, 3 stages", 3, 3, 3),
@@ -78,7 +79,7 @@ class Network(threading.Thread):
             sh("ip", "netns", "del", f"hr-{i}", check=False)
 
 
-def client(port, tokens):
+def client(port, tokens, apart):
     """Inside of machine 0: seconds of a prompt and of each token behind it, of the best of five; and what was said."""
 
     def post(n, start):
@@ -88,6 +89,29 @@ def client(port, tokens):
         begin = time.monotonic()
         with urllib.request.urlopen(request, timeout=300) as r:
             return time.monotonic() - begin, [(t["id"], t["logprob"]) for t in json.load(r)["details"]["tokens"]]
+
+    def read(text, n, params=None, machine=1, **more):
+        """The answer of that machine's service to a prompt, and its seconds."""
+        address = "127.0.0.1" if machine == 1 else f"10.77.0.{machine}"
+        body = {"model": "m", "prompt": text, "max_tokens": n, "temperature": 0, "logprobs": 1, "ignore_eos": True, **more}
+        body |= {"kv_transfer_params": params} if params else {}
+        request = urllib.request.Request(f"http://{address}:{port}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        begin = time.monotonic()
+        with urllib.request.urlopen(request, timeout=300) as r:
+            return json.load(r), time.monotonic() - begin
+
+    if apart:  # the prompt is computed by machine 2 and read from it; a tenant of its own computes it here
+        here, there, same = [], [], True
+        for i in range(5):
+            text = f"{i} {TEXT * 4}"
+            want, seconds = read(text, 1, cache_salt="here")
+            here.append(seconds)
+            first, _ = read(text, 1, {"do_remote_decode": True}, machine=2)
+            got, seconds = read(text, 1, first["kv_transfer_params"])
+            there.append(seconds)
+            same &= got["choices"] == want["choices"]
+        print(json.dumps({"here": min(here), "prompt": min(there), "same": same}))
+        return
 
     prompts, wholes, said = [], [], []
     for i in range(5):  # other words at the start: nothing of it is in the cache
@@ -99,26 +123,47 @@ def client(port, tokens):
     print(json.dumps({"prompt": min(prompts), "token": (min(wholes) - min(prompts)) / (tokens - 1), "said": said}))
 
 
-def measure(args, machines, shards, stages):
+def divided(args, folder, machines, shards, stages):
+    """The command of each machine."""
+    common = ["launcher", "--model-id", args.model, "--num-shard", shards, "--pipeline-parallel-size", stages, "--device", "cpu", "--threads", 1]
+    common += ["--hostname", "127.0.0.1", "--max-total-tokens", 1000, "--port", PORT]
+    if machines > 1:
+        common += ["--nnodes", machines, "--master-addr", "10.77.0.1", "--cluster-secret-file", folder / "secret"]
+    return [[*common, *(["--node-rank", i] if machines > 1 else []), "--shard-uds-path", folder / f"shard-{i}"] for i in range(machines)]
+
+
+def replicas(args, folder):
+    """A router on one machine, the replicas on two others."""
+    secret = ["--cluster-secret-file", folder / "secret"]
+    hosts = [f"10.77.0.{i}:{SHARD_PORT}" for i in (2, 3)]
+    router = ["router", "--tokenizer-name", args.model, "--port", PORT, "--hostname", "127.0.0.1", "--master-shard-uds-path", "", *secret]
+    shard = ["model-server", "serve", args.model, "--threads", 1, "--kv-cache-memory", 0.05, *secret, "--uds-path"]
+    return [[*router, "--replica-address", ",".join(hosts)], *([*shard, f"tcp://{host}"] for host in hosts)]
+
+
+def apart(args, folder):
+    """Two services, one of which reads the other's blocks."""
+    common = ["launcher", "--model-id", args.model, "--device", "cpu", "--threads", 1, "--port", PORT, "--max-total-tokens", 2000]
+    common += ["--cluster-secret-file", folder / "secret"]
+    return [[*common, "--hostname", host, "--kv-transfer-address", f"10.77.0.{i + 1}:{KV_PORT}", "--shard-uds-path", folder / f"shard-{i}"]
+            for i, host in enumerate(("127.0.0.1", "10.77.0.2"))]  # fmt: skip
+
+
+def measure(args, commands, *of_client):
     folder = Path(tempfile.mkdtemp(prefix="hr-"))
     (folder / "secret").write_text("0123456789abcdef" * 4)
     (folder / "secret").chmod(0o600)
-    common = ["--model-id", args.model, "--num-shard", shards, "--pipeline-parallel-size", stages, "--device", "cpu", "--threads", 1, "--hostname", "127.0.0.1"]
-    common += ["--max-total-tokens", 1000, "--port", 8080]
-    if machines > 1:
-        common += ["--nnodes", machines, "--master-addr", "10.77.0.1", "--cluster-secret-file", folder / "secret"]
     running = []
     try:
-        for i in range(machines):
-            more = ["--node-rank", i] if machines > 1 else []
-            argv = ["ip", "netns", "exec", f"hr-{i}", Path(args.bin) / "launcher", *common, *more, "--shard-uds-path", folder / f"shard-{i}"]
+        for i, (program, *more) in enumerate(commands(args, folder)):
+            argv = ["ip", "netns", "exec", f"hr-{i}", Path(args.bin) / program, *more]
             running.append(subprocess.Popen([str(a) for a in argv], stdout=open(folder / f"log-{i}", "w"), stderr=subprocess.STDOUT))
         end = time.monotonic() + 120
-        while sh("ip", "netns", "exec", "hr-0", "curl", "-sf", "http://127.0.0.1:8080/health", check=False).returncode:
+        while sh("ip", "netns", "exec", "hr-0", "curl", "-sf", f"http://127.0.0.1:{PORT}/health", check=False).returncode:
             if time.monotonic() > end or running[0].poll() is not None:
                 sys.exit((folder / "log-0").read_text()[-3000:])
             time.sleep(0.2)
-        out = sh("ip", "netns", "exec", "hr-0", sys.executable, __file__, "--client", "8080", "--tokens", args.tokens)
+        out = sh("ip", "netns", "exec", "hr-0", sys.executable, __file__, "--client", PORT, "--tokens", args.tokens, *of_client)
         return json.loads(out.stdout)
     finally:
         for p in running:
@@ -134,20 +179,31 @@ def main():
     p.add_argument("--round-trips", default="0,0.3,5", help="milliseconds")
     p.add_argument("--tokens", type=int, default=100)
     p.add_argument("--client", help="a port: what runs inside of machine 0")
+    p.add_argument("--apart", action="store_true", help="the same, and the prompt is read from machine 2")
+    p.add_argument("--only", default="", help="a part of a row's name")
     args = p.parse_args()
     if args.client:
-        return client(args.client, args.tokens)
+        return client(args.client, args.tokens, args.apart)
     network = Network(MACHINES)
     wanted = {}
     print("| division | round trip, ms | prompt, ms | token, ms | bits |\n|---|---|---|---|---|", flush=True)
     try:
-        for name, machines, shards, stages in SHAPES:
+        rows = [(n, m, s // p, lambda a, f, m=m, s=s, p=p: divided(a, f, m, s, p)) for n, m, s, p in DIVISIONS]
+        rows.append(("a router, 2 replicas on 2 machines", 3, 1, replicas))
+        for name, machines, ranks, commands in rows:
+            if args.only not in name and machines > 1:  # what others are compared with is not left out
+                continue
             for ms in args.round_trips.split(",") if machines > 1 else ["-"]:
                 network.half_s = 0 if ms == "-" else float(ms) / 2000
-                got = measure(args, machines, shards, stages)
-                want = wanted.setdefault(shards // stages, got["said"])
-                equal = "equal" if got["said"] == want else "DIFFER"
+                got = measure(args, commands)
+                equal = "equal" if got["said"] == wanted.setdefault(ranks, got["said"]) else "DIFFER"
                 print(f"| {name} | {ms} | {1e3 * got['prompt']:.1f} | {1e3 * got['token']:.2f} | {equal} |", flush=True)
+        for ms in args.round_trips.split(","):
+            network.half_s = float(ms) / 2000
+            got = measure(args, apart, "--apart")
+            equal = "equal" if got["same"] else "DIFFER"
+            print(f"| a prompt four times as long, computed | {ms} | {1e3 * got['here']:.1f} | | |", flush=True)
+            print(f"| the same, read from another machine's service | {ms} | {1e3 * got['prompt']:.1f} | | {equal} |", flush=True)
     finally:
         network.close()
 
