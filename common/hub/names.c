@@ -83,6 +83,7 @@ bool hub_is_companion(const char *name)
         "vocab.json",
         "merges.txt",
         "vocab.txt",
+        "rwkv_vocab_v20230424.txt",
         "added_tokens.json",
         "special_tokens_map.json",
         "chat_template.jinja",

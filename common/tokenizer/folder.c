@@ -48,6 +48,8 @@ static folder_kind *kind_of(const char *dir, const char **name)
         return folder_tiktoken;
     if (has(dir, *name = "vocab.json") && has(dir, "merges.txt"))
         return folder_merges;
+    if (has(dir, *name = FOLDER_RWKV))
+        return folder_rwkv;
     if (has(dir, *name = "vocab.txt"))
         return folder_wordpiece;
     return NULL;

@@ -16,7 +16,8 @@ int wordpiece_load(struct wordpiece *w, const struct vocab *v, const cJSON *j, b
     for (uint32_t id = 0; !whole && id < v->size; id++) {
         size_t n;
         const char *s = vocab_text(v, id, &n);
-        if (!s || !n)
+        /* without a prefix the text of the unknown token may be part of a word: it is only text */
+        if (!s || !n || (!skip && id == w->unk))
             continue;
         if (trie_add(&w->trie, s, n, id) != 0)
             return err_nomem(e);

@@ -207,6 +207,60 @@ static void unknown_pre_tokenizers(void **state)
     assert_non_null(strstr(e.msg, "`OtherTokenizer`"));
 }
 
+static void literals(void **state)
+{
+    static const char *const more[] = {"257 '\\t\\t' 2", "258 '\\r\\n' 2",    "259 \"it's\" 4",
+                                       "260 'it' 2",     "261 '\\u200b' 3",   "262 b'\\xe6\\xbc' 2",
+                                       "263 '漢' 3",     "264 '\\\\\\'\"' 3", "265 '\\xa0x' 3",
+                                       "266 '漢字' 6",   "267 '<|' 2"};
+    struct buf b = BUF_INIT;
+    (void)state;
+    for (unsigned byte = 0; byte < 256; byte++)
+        buf_fmt(&b, "%u %s'\\x%02x' 1\n", byte + 1, byte < 128 ? "" : "b", byte);
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
+        buf_fmt(&b, "%s\r\n", more[i]);
+    put("rwkv_vocab_v20230424.txt", b.p, b.len);
+    buf_free(&b);
+    put_text("tokenizer_config.json", "{\"tokenizer_class\":\"RwkvTokenizer\"}");
+    ENCODES("it's it i", 259, 33, 260, 33, 106);
+    ENCODES("漢字漢漫", 266, 263, 262, 172);
+    ENCODES("\t\t\t\r\n\n", 257, 10, 258, 11);
+    ENCODES("\xc2\xa0x\\'\"\xe2\x80\x8b", 265, 264, 261);
+    ENCODES("<|rwkv_tokenizer_end_of_text|><|", 0, 267);
+    /* split by a guard (TOK_GUARDED) it is the text of a message */
+    struct err e = ERR_INIT;
+    struct tokenizer *t = tokenizer_load(root, &e);
+    struct tok_scratch *scratch = NULL;
+    struct tok_ids ids = {0};
+    const char guarded[] = "<\ufdd0|rwkv_tokenizer_end_of_text|>";
+    assert_non_null(t);
+    assert_int_equal(tokenizer_encode(t, guarded, strlen(guarded), TOK_GUARDED, &scratch, &ids, &e),
+                     0);
+    assert_int_equal(ids.n, 29);
+    assert_int_equal(ids.id[0], 267);
+    tok_ids_free(&ids);
+    tok_scratch_free(scratch);
+    tokenizer_free(t);
+}
+
+static void no_literals(void **state)
+{
+    static const char *const lines[] = {
+        "1 'a'",     "1 'ab' 1",   "x 'a' 1",          "1 a 1",     "1 'a\" 1",
+        "1 '\\q' 1", "1 '\\x4' 1", "1 b'\\u0041' 1",   "1 'a\\' 1", "1 '\\ud800' 3",
+        "1 '' 0",    "0 'a' 1",    "99999999999 'a' 1"};
+    struct err e = ERR_INIT;
+    (void)state;
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        put_text("rwkv_vocab_v20230424.txt", lines[i]);
+        if (tokenizer_load(root, &e) || !strstr(e.msg, "rwkv_vocab_v20230424.txt: line 1"))
+            fail_msg("%s: %s", lines[i], e.msg);
+    }
+    put_text("rwkv_vocab_v20230424.txt", "1 'a' 1\n");
+    assert_null(tokenizer_load(root, &e));
+    assert_non_null(strstr(e.msg, "no token is the byte 0x00"));
+}
+
 /* Pieces <unk> <s> </s> a, of a trainer with BPE and bytes. */
 static const uint8_t model[] = {
     0x0a, 0x0c, 0x0a, 5, '<',  'u',  'n', 'k',  '>',  0x15, 0, 0, 0, 0, /* no kind: normal */
@@ -275,6 +329,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(arrays_in_place_of_objects, temp_begin, temp_end),
         cmocka_unit_test_setup_teardown(ranks, temp_begin, temp_end),
         cmocka_unit_test_setup_teardown(unknown_pre_tokenizers, temp_begin, temp_end),
+        cmocka_unit_test_setup_teardown(literals, temp_begin, temp_end),
+        cmocka_unit_test_setup_teardown(no_literals, temp_begin, temp_end),
         cmocka_unit_test(pieces),
         cmocka_unit_test(foreign_bytes),
     };
