@@ -1,8 +1,9 @@
 /* RWKV-7's recurrence (RECUR_RWKV) before and after the update of the state, which is state.c's. */
 #include "model-server/backend/cpu/cpu.h"
-#include "model-server/backend/mathf.h"
+#include <math.h>
 #include <string.h>
 
+enum { AT_ONCE = 256 };                   /* numbers on the stack; a multiple of LANES */
 static const float DECAY = 0x1.368b3p-1f; /* exp(-1 / 2) */
 static const float LEAST_LENGTH = 1e-12f;
 
@@ -12,6 +13,28 @@ static float *work_of(const struct recur *p, size_t row, uint32_t h)
     return p->work + (row * p->heads + h) * 3 * p->key_dim;
 }
 
+/* y = sigmoid(x + bias) */
+static void sigmoids(const struct device *d, float *y, const float *x, const float *bias,
+                     uint32_t n)
+{
+    memcpy(y, x, n * sizeof(*y));
+    d->kern.axpy(y, bias, 1, n);
+    d->kern.act(y, y, NULL, n, ACT_SIGMOID);
+}
+
+/* x = exp(x) of numbers up to 0; the kernel takes whole vectors. */
+static void exps(const struct device *d, float *x, uint32_t n)
+{
+    float some[AT_ONCE];
+    for (uint32_t at = 0; at < n; at += AT_ONCE) {
+        const uint32_t m = n - at < AT_ONCE ? n - at : AT_ONCE;
+        memset(some, 0, sizeof(some));
+        memcpy(some, x + at, m * sizeof(*x));
+        d->kern.exp_sum(some, (m + LANES - 1) / LANES * LANES, 0);
+        memcpy(x + at, some, m * sizeof(*x));
+    }
+}
+
 /* Decays, what is erased and put, and the key that is written. */
 static void prepare_keys(const struct device *d, const struct recur *p, size_t row, uint32_t h)
 {
@@ -19,29 +42,40 @@ static void prepare_keys(const struct device *d, const struct recur *p, size_t r
     const uint32_t n = p->key_dim, first = h * n;
     float *decay = work_of(p, row, h), *erase = decay + n, *put = erase + n;
     float *k = p->x + row * p->x_stride + p->k + first;
-    const float *step = p->step + row * p->step_stride + first;
-    const float *beta = p->beta + row * p->beta_stride + first;
-    for (uint32_t i = 0; i < n; i++) {
-        decay[i] = math_exp(-DECAY * math_sigmoid(step[i] + p->dt_bias[first + i]));
-        erase[i] = k[i] * w->erase[first + i];
-        put[i] = math_sigmoid(beta[i] + p->beta_bias[first + i]);
-        k[i] *= fmaf(put[i] - 1, w->replace[first + i], 1);
-    }
+    sigmoids(d, decay, p->step + row * p->step_stride + first, p->dt_bias + first, n);
+    d->kern.soft_cap(decay, n, -DECAY, 0.0f);
+    exps(d, decay, n);
+    sigmoids(d, put, p->beta + row * p->beta_stride + first, p->beta_bias + first, n);
+    memcpy(erase, k, n * sizeof(*k));
+    d->kern.gate(erase, w->erase + first, n, false);
+    for (uint32_t i = 0; i < n; i++)
+        k[i] *= 1 + (put[i] - 1) * w->replace[first + i];
     const float length = sqrtf(d->kern.dot(erase, erase, n));
     d->kern.soft_cap(erase, n, 1 / fmaxf(length, LEAST_LENGTH), 0.0f);
     d->kern.gate(put, erase, n, false);
 }
 
-void cpu_rwkv_prepare(const struct device *d, const struct recur *p, size_t row)
+/* Values take some of the first layer's. */
+static void blend_values(const struct device *d, const struct recur *p, size_t row)
 {
     const struct rwkv *w = p->rwkv;
     const uint32_t n = p->heads * p->key_dim;
-    float *v = p->x + row * p->x_stride + p->v;
+    const float *blend = w->blend + row * n, *first = w->first + row * n;
+    float some[AT_ONCE], *v = p->x + row * p->x_stride + p->v;
+    for (uint32_t at = 0; at < n; at += AT_ONCE) {
+        const uint32_t m = n - at < AT_ONCE ? n - at : AT_ONCE;
+        sigmoids(d, some, blend + at, w->blend_bias + at, m);
+        for (uint32_t i = 0; i < m; i++)
+            v[at + i] += some[i] * (first[at + i] - v[at + i]);
+    }
+}
+
+void cpu_rwkv_prepare(const struct device *d, const struct recur *p, size_t row)
+{
     for (uint32_t h = 0; h < p->heads; h++)
         prepare_keys(d, p, row, h);
-    for (uint32_t i = 0; w->first && i < n; i++)
-        v[i] = fmaf(math_sigmoid(w->blend[row * n + i] + w->blend_bias[i]),
-                    w->first[row * n + i] - v[i], v[i]);
+    if (p->rwkv->first)
+        blend_values(d, p, row);
 }
 
 struct finish_job {
