@@ -10,9 +10,10 @@
 
 enum { SMALL_JSON = 1024 * 1024, CONFIG_JSON = 16 * 1024 * 1024 };
 
-static const char *const names[] = {"auto",     "generate",    "embed",          "rerank",
-                                    "classify", "token_embed", "token_classify", "answer"};
-const char *const model_task_choices[] = {"auto", "generate", "embed", "rerank", NULL};
+static const char *const names[] = {"auto",        "generate",       "embed",
+                                    "rerank",      "fill-mask",      "classify",
+                                    "token_embed", "token_classify", "answer"};
+const char *const model_task_choices[] = {"auto", "generate", "embed", "rerank", "fill-mask", NULL};
 const char *model_task_name(enum model_task t) { return t < TASK_N ? names[t] : "?"; }
 
 /* *out: the file's object, or NULL if the file does not exist. */

@@ -14,18 +14,19 @@
 
 /* The task of a model: the values of --task, in this order. */
 enum model_task {
-    TASK_AUTO,     /* detected from its files */
-    TASK_GENERATE, /* text */
-    TASK_EMBED,    /* one vector per text */
-    TASK_RERANK,   /* one score per pair of texts */
-    TASK_CLASSIFY, /* one score per label: detected by auto, as those below; cannot be requested */
+    TASK_AUTO,      /* detected from its files */
+    TASK_GENERATE,  /* text */
+    TASK_EMBED,     /* one vector per text */
+    TASK_RERANK,    /* one score per pair of texts */
+    TASK_FILL_MASK, /* the logits of a masked token; never detected */
+    TASK_CLASSIFY,  /* one score per label: detected by auto, as those below; cannot be requested */
     TASK_TOKEN_EMBED,    /* one vector per token: for late interaction (ColBERT) */
     TASK_TOKEN_CLASSIFY, /* one score per label, of each token */
     TASK_ANSWER, /* two scores of each token: an answer to a question begins, ends there (SQuAD) */
     TASK_N
 };
 const char *model_task_name(enum model_task t); /* "auto", "generate", ... */
-extern const char *const model_task_choices[];  /* auto to rerank, NULL last */
+extern const char *const model_task_choices[];  /* auto to fill-mask, NULL last */
 
 /* Pooling over the rows of a text's hidden states; several are concatenated. */
 enum {
@@ -39,8 +40,9 @@ enum {
 /* Of the logits of an encoder's head for masked tokens, after log(1 + max(0, x)): the greatest or
  * the sum over the tokens, for each token of the vocabulary (SPLADE, arXiv 2107.05720,
  * 2109.10086). Lexical weights (BGE-M3, arXiv 2402.03216): of each token of the text, except
- * special ones, max(0, w h + b) of its hidden state h; the greatest of equal tokens. */
-enum sparse_pooling { SPARSE_NONE, SPARSE_MAX, SPARSE_SUM, SPARSE_LEXICAL };
+ * special ones, max(0, w h + b) of its hidden state h; the greatest of equal tokens. Of
+ * TASK_FILL_MASK: the logits of one token as they are. */
+enum sparse_pooling { SPARSE_NONE, SPARSE_MAX, SPARSE_SUM, SPARSE_LEXICAL, SPARSE_FILL };
 enum { POOL_MODES = 6, SENTENCE_MAX_DENSE = 8, SENTENCE_MAX_PROMPTS = 64 };
 
 /* What makes scores of logits. */

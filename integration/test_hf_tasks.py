@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from huggingface_hub import InferenceClient
 from safetensors.numpy import load_file, save_file
-from serving import Service, data
+from serving import Service, data, wait_for
 from test_token_rows import folder, softmax
 
+VOCAB = 325
 NAMES = ["O", "B-X", "I-X", "I-Y", "Z"]
 TEXT = "the sün is shining on a very long street, hello world"
 LONG = " ".join(f"the sun is {w} on a very long street" for w in "shining hello world shining a very long long".split() * 4)
@@ -235,3 +236,51 @@ def test_similarity():
         got = client(s).sentence_similarity("hello world", other_sentences=["hello street", "a"])
         body = {"inputs": {"source_sentence": "hello world", "sentences": ["hello street", "a"]}}
         assert got == s.post("/similarity", body).json()
+
+
+# ---------------------------------------------------------------- masks
+
+
+def fillable(to):
+    """With a head for masked tokens, whose words differ from mask to mask."""
+    w = {"cls.predictions.transform.dense.weight": np.eye(64, dtype=np.float32), "cls.predictions.transform.dense.bias": np.zeros(64, np.float32),
+         "cls.predictions.transform.LayerNorm.weight": np.ones(64, np.float32), "cls.predictions.transform.LayerNorm.bias": np.zeros(64, np.float32),
+         "cls.predictions.bias": RNG.standard_normal(VOCAB, np.float32), "cls.predictions.decoder.weight": RNG.standard_normal((VOCAB, 64), np.float32) / 4}  # fmt: skip
+    path = folder(to, "BertForMaskedLM", w)
+    config = json.loads((path / "config.json").read_text()) | {"tie_word_embeddings": False}
+    (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+@pytest.fixture(scope="module")
+def filler(tmp_path_factory):
+    with Service(fillable(tmp_path_factory.mktemp("masks") / "m"), args=["--task", "fill-mask"], num_shard=2) as s:
+        yield s
+
+
+def test_words_in_place_of_a_mask(filler):
+    got = client(filler).fill_mask("the [MASK] is shining", top_k=7)
+    assert len(got) == 7 and [g.score for g in got] == sorted((g.score for g in got), reverse=True) and len({g.token for g in got}) == 7
+    assert all(g.token_str in g.sequence and g.sequence.startswith("the") and "[" not in g.sequence for g in got if g.token > 7)
+    targets = client(filler).fill_mask("the [MASK] is shining", targets=[g.token_str for g in got[3:5]] + [got[3].token_str], top_k=7)
+    assert [(g.token, g.score) for g in targets] == [(g.token, g.score) for g in got[3:5]]
+
+
+def test_each_mask_has_a_list(filler):
+    def ask(inputs):
+        return filler.post("/", {"inputs": inputs, "parameters": {"top_k": 2}}).json()
+
+    two = ask("[MASK] sun is [MASK]")
+    assert len(two) == 2 and two[0] != two[1] and all("[MASK]" in g["sequence"] for one in two for g in one)
+    assert ask(["the [MASK]", "[MASK] sun is [MASK]"]) == [ask("the [MASK]"), two]
+    refused(filler, 422, "mask", inputs="the sun")
+    refused(filler, 422, "targets", inputs="the [MASK]", parameters={"targets": []})
+    for path, body in [("/embed", {"inputs": "x"}), ("/embed_sparse", {"inputs": "x"}), ("/pooling", {"input": "x"}), ("/generate", {"inputs": "x"})]:
+        assert filler.post(path, body).status_code == 400, path
+
+
+def test_models_without_a_head_fill_no_masks():
+    for name, words in ("embed/qwen3_embedding", "--task fill-mask of a qwen3 model is not supported"), ("embed/bert_mean", "cls.predictions"):
+        s = Service(data(name), args=["--task", "fill-mask"], ready=False)
+        wait_for(lambda: not s.alive(), 30)
+        assert s.p.returncode != 0 and words in s.log

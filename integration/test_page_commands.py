@@ -15,6 +15,7 @@ from gguf_made import write
 from serving import BIN, DEMO, ROOT, SLOW, Service, data
 from test_adapters import make_adapter
 from test_encdec import classifier
+from test_hf_tasks import fillable
 from test_sparse_embeddings import folder as sparse
 from test_token_rows import BIAS, LABELS
 from test_token_rows import folder as labelled
@@ -83,6 +84,7 @@ def stands_for(place):
         "facebook/bart-large-mnli": classifier(place / "made/both"),
         "naver/splade-cocondenser-ensembledistil": place / "made/sparse",
         "dslim/bert-base-NER": labelled(place / "made/labels", "BertForTokenClassification", labels),
+        "google-bert/bert-base-uncased": fillable(place / "made/masks"),
         "deepset/roberta-base-squad2": labelled(place / "made/answers", "BertForQuestionAnswering", ends),
         "Qwen/Qwen2.5-VL-7B-Instruct": data("vision/qwen2_5_vl"),
         "/path/to/model-Q4_K_M.gguf": place / "made/model.gguf",

@@ -31,7 +31,7 @@ static const struct flag flags[] = {
     {.name = "revision", .type = FLAG_STR, F(revision), .help = "Branch, tag or commit in the cache; default: main."},
     {OPTION_MMPROJ, F(mmproj)},
     {.name = "task", .type = FLAG_ENUM, F(task), .def = "auto", .choices = model_task_choices, .env = "MODEL_TASK",
-     .help = "Task of the model: generate, embed (vectors), rerank (scores of pairs); auto: detected from its files. A "
+     .help = "Task of the model: generate, embed (vectors), rerank (scores of pairs), fill-mask (words); auto: detected from its files. A "
              "decoder supports all of them."},
     {.name = "pooling", .type = FLAG_ENUM, F(pooling), .def = "auto", .choices = sentence_pooling_choices, .env = "POOLING",
      .help = "Pooling of a model that embeds: cls, mean, last (last-token), splade, lexical (sparse vectors), colbert (vectors of tokens); auto: by its files."},

@@ -78,14 +78,14 @@ int decoder_encode_logits(struct decoder *d, const struct ragged *b, const struc
                           struct err *e)
 {
     struct err late = ERR_INIT;
+    const uint32_t all = b->n_out ? b->n_out : b->n_tokens;
     const float *rows;
-    assert(d->encodes_logits && !b->n_out);
-    if (decoder_reserve_pass(d, b->n_tokens, DECODER_LOGIT_ROWS, e) ||
+    assert(d->encodes_logits);
+    if (decoder_reserve_pass(d, b->n_tokens, b->n_out + DECODER_LOGIT_ROWS, e) ||
         decoder_encode(d, b, NULL, &rows, e))
         return -1;
-    for (uint32_t first = 0, n; first < b->n_tokens; first += n) {
-        const uint32_t left = b->n_tokens - first;
-        n = left < DECODER_LOGIT_ROWS ? left : DECODER_LOGIT_ROWS;
+    for (uint32_t first = 0, n; first < all; first += n) {
+        n = all - first < DECODER_LOGIT_ROWS ? all - first : DECODER_LOGIT_ROWS;
         if (d->ops->step_begin(d->dev, b, e))
             return -1;
         const int rc = decoder_logits_of(d, rows + (size_t)first * d->spec.hidden, n, e);

@@ -197,7 +197,7 @@ static void take_logits(void *arg, const float *logits, uint32_t first, uint32_t
     (void)first;
     for (uint32_t i = 0; i < n; i++) {
         text_head_add_logits(h, logits + (size_t)i * h->width, p->out);
-        if (++p->taken < p->text->n)
+        if (h->sparse != SPARSE_FILL && ++p->taken < p->text->n)
             continue;
         text_head_end_logits(h, p->out);
         p->text++;
@@ -229,7 +229,8 @@ static int sparse_pass(struct encoder *c, const struct model_text *texts, uint32
     struct ragged b;
     if (c->head.sparse == SPARSE_LEXICAL)
         return lexical_pass(c, texts, n, tokens, out, e);
-    if (encoder_reserve(c, tokens, n, e) || fill(c, texts, n, 0, &b, e))
+    const unsigned row = c->head.sparse == SPARSE_FILL ? POOL_CLS : 0; /* behind text.skip */
+    if (encoder_reserve(c, tokens, n, e) || fill(c, texts, n, row, &b, e))
         return -1;
     if (out)
         memset(out, 0, (size_t)n * c->head.width * sizeof(*out));

@@ -102,7 +102,7 @@ static void fill_info(struct model *m)
     i->start = s->start;
     i->width = m->encoder.head.width;
     i->row_width = m->encoder.head.row_width;
-    i->sparse = m->encoder.head.sparse != SPARSE_NONE;
+    i->sparse = m->encoder.head.sparse != SPARSE_NONE && m->encoder.head.sparse != SPARSE_FILL;
     i->first_row = m->sentence.colbert ? 1 : 0;
     i->labels = m->encoder.head.labels;
     i->pairs_as_text = m->encoder.head.asks_yes_no;
@@ -268,7 +268,8 @@ static int choose_arith(struct model *m, const struct model_options *o, struct s
 static int choose_pooling(struct model *m, const struct model_options *o, struct err *e)
 {
     const struct decoder_spec *s = &m->d.spec;
-    if (m->info.task != TASK_EMBED)
+    const bool fills = m->info.task == TASK_FILL_MASK;
+    if (m->info.task != TASK_EMBED && (!fills || o->pooling))
         return o->pooling
                    ? err_set(e, ERR_VALIDATION, "--pooling %s does not go with --task %s",
                              sentence_pooling_choices[o->pooling], model_task_name(m->info.task))
@@ -276,10 +277,12 @@ static int choose_pooling(struct model *m, const struct model_options *o, struct
     sentence_set_pooling(&m->sentence, o->pooling);
     if (m->sentence.colbert)
         m->info.task = TASK_TOKEN_EMBED;
+    m->sentence.sparse = fills ? SPARSE_FILL : m->sentence.sparse;
     m->d.encodes_logits = m->sentence.sparse != SPARSE_NONE && m->sentence.sparse != SPARSE_LEXICAL;
     if (m->d.encodes_logits && !(s->both_ways && s->head_dense))
-        return err_set(e, ERR_VALIDATION, "sparse vectors (splade) of a %s model are not supported",
-                       m->info.type);
+        return err_set(e, ERR_VALIDATION, "%s of a %s model %s not supported",
+                       fills ? "--task fill-mask" : "sparse vectors (splade)", m->info.type,
+                       fills ? "is" : "are");
     return 0;
 }
 

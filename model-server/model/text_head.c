@@ -188,6 +188,8 @@ static float damped(const struct text_head *h, float x)
 /* The greatest of increasing functions is that of the greatest logit. */
 void text_head_add_logits(const struct text_head *h, const float *logits, float *out)
 {
+    if (h->sparse == SPARSE_FILL)
+        memcpy(out, logits, h->width * sizeof(*out));
     for (uint32_t k = 0; h->sparse == SPARSE_MAX && k < h->width; k++)
         out[k] = logits[k] > out[k] ? logits[k] : out[k];
     for (uint32_t k = 0; h->sparse == SPARSE_SUM && k < h->width; k++)

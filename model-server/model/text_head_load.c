@@ -504,7 +504,7 @@ static int load_stages(struct text_head *h, const struct text_head_options *o, s
         h->row_stages = h->n_stages;
         return rc;
     }
-    if (o->task != TASK_EMBED)
+    if (o->task != TASK_EMBED && o->task != TASK_FILL_MASK)
         return load_classifier(h, o, e);
     if (s->sparse) {
         h->sparse = s->sparse;

@@ -135,7 +135,7 @@ static int take_ids(const struct encoding *x, const struct text_input *in, struc
                            a.id[i], vocab);
     if (embed_fit(x, &a, NULL, 0))
         return -1;
-    *out = (struct embed_text){.ids = a.id, .types = in->types, .n = a.n};
+    *out = (struct embed_text){.ids = a.id, .types = in->types, .n = a.n, .skip = in->skip};
     return 0;
 }
 

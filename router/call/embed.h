@@ -18,6 +18,7 @@ struct text_input {
     const uint32_t *ids; /* used as given */
     uint32_t n_ids;
     const uint8_t *types; /* [n_ids] token types of `ids`, or NULL: all 0 */
+    uint32_t skip;        /* of `ids`: as struct embed_text */
     const char *prompt;   /* of this text alone, instead of that of `prompt_name`; or NULL */
 };
 struct texts_ask {

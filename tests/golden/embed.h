@@ -49,6 +49,7 @@ static inline void add_text(struct texts *t, const cJSON *j)
         n = 0;
         cJSON_ArrayForEach(v, types) x->types[n++] = (uint8_t)v->valuedouble;
     }
+    x->in.skip = (uint32_t)json_int(j, "skip", 0);
     x->want = floats_of(json_get(j, "embedding"), &x->n_want);
     if (!x->want && !(x->want = floats_of(json_get(j, "logits"), &x->n_want))) {
         x->want = malloc(sizeof(float));
@@ -116,7 +117,9 @@ static inline int encode_open_on(struct encode_bench *b, const struct backend_op
                                     .dtype = -1,
                                     .activations = ACTIVATIONS_EXACT,
                                     .id_of = answer_id,
-                                    .task = strstr(dir, "qwen3_rerank") ? TASK_RERANK : TASK_AUTO};
+                                    .task = strstr(dir, "qwen3_rerank") ? TASK_RERANK
+                                            : strstr(dir, "_fill")      ? TASK_FILL_MASK
+                                                                        : TASK_AUTO};
     if (!(b->model = model_load(dir, &o, e)))
         return -1;
     assert_true(model_info(b->model)->task != TASK_GENERATE);

@@ -152,6 +152,10 @@ CASES = {
     "splade_modernbert": dict(model_type="modernbert", local_attention=8, classifier_activation="silu", kind="splade"),
     "splade_gte": dict(model_type="gte", type_vocab_size=0, kind="splade", much=0.15,
                        rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    # words in place of a mask: the logits of the fourth token, or of the only one
+    "bert_fill": dict(model_type="bert", type_vocab_size=2, kind="fill"),
+    "roberta_fill": dict(model_type="roberta", type_vocab_size=1, pad_token_id=1, bos_token_id=0, max_position_embeddings=162, kind="fill"),
+    "modernbert_fill": dict(model_type="modernbert", local_attention=8, kind="fill", much=0.1),
     # labels of each token
     "bert_tokens": dict(model_type="bert", type_vocab_size=2, num_labels=5, kind="tokens"),
     "distilbert_tokens": dict(model_type="distilbert", num_labels=3, kind="tokens"),
@@ -441,7 +445,7 @@ def make(name, case):
     **usual, **case, **({ "num_labels" : labels } if labels else {})})
     config._attn_implementation = "eager"
     auto = {"both": AutoModelForSequenceClassification, "mean": AutoModel, "encoder": AutoModelForTextEncoding, "classify": AutoModelForSequenceClassification, "yes_no": AutoModelForCausalLM,
-            "splade": AutoModelForMaskedLM, "tokens": AutoModelForTokenClassification, "answers": AutoModelForQuestionAnswering, "late": AutoModel}[kind]
+            "splade": AutoModelForMaskedLM, "fill": AutoModelForMaskedLM, "tokens": AutoModelForTokenClassification, "answers": AutoModelForQuestionAnswering, "late": AutoModel}[kind]
     torch.manual_seed(1)
     model = auto.from_config(config).eval().float()
     if name in WITH:
@@ -485,6 +489,8 @@ def make(name, case):
             text.update(embedding=x.tolist(), first_hidden=h[0].tolist(), last_hidden=h[-1].tolist())
         elif kind == "tokens":
             text["embedding"] = got.logits[0].flatten().tolist()
+        elif kind == "fill":
+            text.update(skip=min(3, len(ids) - 1), embedding=got.logits[0][min(3, len(ids) - 1)].tolist())
         elif kind == "answers":
             text["embedding"] = torch.stack([got.start_logits[0], got.end_logits[0]], -1).flatten().tolist()
         elif kind == "late":
@@ -500,7 +506,7 @@ def make(name, case):
 k: v.contiguous().bfloat16() for k, v in model.state_dict().items()}
     if kind == "yes_no":
         state.pop("lm_head.weight", None) if config.tie_word_embeddings else None
-    if kind == "splade" and config.tie_word_embeddings:
+    if kind in ("splade", "fill") and config.tie_word_embeddings:
         state = {k: v for k, v in state.items() if k not in model._tied_weights_keys}
     if old:  # as the first files have them
         state = {k.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): v for k, v in state.items()}
@@ -551,5 +557,6 @@ def make_clip(name, kind, of="CLIP", alone=None, **case):
     print(name, sum(p.numel() for p in model.parameters()))
 
 
-for name in sys.argv[1:] or CASES:
-    make_clip(name, **CASES[name]) if CASES[name]["kind"] == "clip" else make(name, CASES[name])
+if __name__ == "__main__":
+    for name in sys.argv[1:] or CASES:
+        make_clip(name, **CASES[name]) if CASES[name]["kind"] == "clip" else make(name, CASES[name])

@@ -90,6 +90,9 @@ static const char *const dirs[] = {
     MADE "splade_mpnet",
     MADE "splade_modernbert",
     MADE "splade_gte",
+    MADE "bert_fill",
+    MADE "roberta_fill",
+    MADE "modernbert_fill",
     MADE "bert_tokens",
     MADE "distilbert_tokens",
     MADE "roberta_tokens",
@@ -380,6 +383,26 @@ static void a_decoder_with_an_encoder_gives_no_vectors(void **state)
     backend_cpu.close(d);
 }
 
+/* For tests/golden/vary_encoders.py: any folder with a golden.json. */
+static void a_given_folder_agrees(void **state)
+{
+    const char *dir = getenv("GOLDEN_FOLDER");
+    struct err e = ERR_INIT;
+    struct encode_bench b;
+    struct texts t;
+    (void)state;
+    if (!dir)
+        skip();
+    assert_true(texts_load(&t, dir));
+    if (encode_open(&b, dir, 1, comm_solo(), &e))
+        fail_msg("refused: %s", e.msg);
+    const double err = encode_error(&b, &t);
+    if (!(err < TOLERANCE))
+        fail_msg("off by %g", err);
+    encode_close(&b);
+    texts_free(&t);
+}
+
 static int print_table(void **state)
 {
     (void)state;
@@ -398,7 +421,7 @@ int main(void)
         "agrees with transformers", "gives hidden states of all tokens",
         "is the same alone and in any batch", "agrees on any number of ranks"};
     enum { N_FNS = sizeof(fns) / sizeof(fns[0]) };
-    static struct CMUnitTest tests[N_FNS * N_DIRS + 4];
+    static struct CMUnitTest tests[N_FNS * N_DIRS + 5];
     static char text[N_FNS * N_DIRS][120];
     for (size_t i = 0; i < N_FNS * N_DIRS; i++) {
         snprintf(text[i], sizeof(text[i]), "%s: %s", dirs[i % N_DIRS], names[i / N_DIRS]);
@@ -413,5 +436,6 @@ int main(void)
         (struct CMUnitTest)cmocka_unit_test(a_decoder_with_an_encoder_gives_no_vectors);
     tests[N_FNS * N_DIRS + 3] =
         (struct CMUnitTest)cmocka_unit_test(a_row_of_output_is_that_row_of_all);
+    tests[N_FNS * N_DIRS + 4] = (struct CMUnitTest)cmocka_unit_test(a_given_folder_agrees);
     return cmocka_run_group_tests(tests, NULL, print_table);
 }

@@ -11,8 +11,8 @@ import argparse, os, pathlib, random, shutil, sys
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 import torch
-from transformers import (AutoConfig, AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoModelForTokenClassification,
-                          AutoTokenizer, pipeline)
+from transformers import (AutoConfig, AutoModelForMaskedLM, AutoModelForQuestionAnswering, AutoModelForSequenceClassification,
+                          AutoModelForTokenClassification, AutoTokenizer, pipeline)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "integration"))
@@ -124,15 +124,39 @@ def answers(r, out):
     return kind, compare
 
 
+def masks(r, out):
+    kind, model, tokenizer = made(r, out, AutoModelForMaskedLM, [f for f in FAMILIES if f[0] != "electra"])
+    mask = tokenizer.mask_token
+    asked = [(f"{text(r, 3)} {mask} {text(r, 2)}", {}), (f"{mask} {text(r, 5)}", dict(top_k=12)), (f"{mask} {text(r, 2)} {mask}", dict(top_k=2)),
+             (f"the {mask}", dict(targets=["sun", "the", "unbelievable"]))]
+
+    def compare(ask):
+        for said, how in asked:
+            want = pipeline("fill-mask", model=model, tokenizer=tokenizer, device="cpu", **how)(said)
+            got = ask(said, **how)
+            for i in range(2) if said.count(mask) == 2 else [None]:
+                yield differs(got, want) if i is None else differs(Part(got, i), want[i])
+
+    return kind, compare
+
+
+class Part:
+    """Of an answer with a list for each mask."""
+
+    def __init__(self, got, i):
+        self.status_code, self.text = got.status_code, got.text
+        self.json = lambda: got.json()[i]
+
+
 def one(i, seed, keep):
     r = random.Random(seed * 1000 + i)
     torch.manual_seed(seed * 1000 + i)
     out = FOLDER / f"{seed}-{i}"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    task = r.choice([tokens, texts, answers])
+    task = r.choice([tokens, texts, answers, masks])
     said, compare = task(r, out)
-    with Service(out) as s:
+    with Service(out, args=["--task", "fill-mask"] if task is masks else []) as s:
         found = list(compare(lambda inputs, **how: s.post("/", dict(inputs=inputs, parameters=how))))
     worst = max(found, key=lambda x: x[0])
     if not keep:

@@ -13,6 +13,7 @@ bool hf_object(const struct call *c, const char *key);
 int hf_classify(struct call *c, struct err *e);  /* labels of texts; with `candidate_labels` */
 int hf_zero_shot(struct call *c, struct err *e); /* labels of the request, by entailment */
 int hf_tokens(struct call *c, struct err *e);    /* labels of tokens, or of groups of them */
+int hf_fill(struct call *c, struct err *e);      /* words in place of masks */
 int hf_answer(struct call *c, struct err *e);    /* places of a context that answer a question */
 
 /* Appends {"label": ..., "score": ...}. */

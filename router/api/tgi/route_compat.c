@@ -16,6 +16,8 @@ static int work(struct call *c, struct err *e)
         return hf_object(c, "parameters") ? hf_classify(c, e) : tei_predict(c, e);
     case TASK_TOKEN_CLASSIFY:
         return hf_tokens(c, e);
+    case TASK_FILL_MASK:
+        return hf_fill(c, e);
     case TASK_ANSWER:
         return hf_answer(c, e);
     default:
@@ -31,10 +33,9 @@ const struct route route_compat = {
     .method = "POST",
     .paths = {"/"},
     .summary = "As `/generate_stream` when `stream` is true, else a list with `/generate`'s "
-               "answer; of other "
-               "models as `/embed`, `/rerank` or `/predict`. As Hugging Face's inference API: "
-               "labels of tokens and their groups, answers to questions, labels by zero-shot, "
-               "similarities.",
+               "answer; of other models as `/embed`, `/rerank` or `/predict`. As Hugging Face's "
+               "inference API: labels of tokens and their groups, answers to questions, labels by "
+               "zero-shot, similarities, words in place of masks.",
     .body = "`inputs`, `parameters`, `stream`; the tasks' own are in [Serve "
             "embeddings](how-to/embeddings.md#tasks-of-hugging-faces-inference-api)",
     .takes = "GenerateEither",
