@@ -217,24 +217,50 @@ static const struct recipe {
     const char *first, *norm, *last; /* first NULL: none */
     enum head_act act;               /* of the first */
     const char *of;                  /* first prefix of the only family that has it, or NULL */
+    const char *key; /* of config.json, which may name another activation; or NULL */
 } recipes[] = {
-    {"*pooler.dense", NULL, "classifier", HEAD_TANH, NULL},
-    {"*pooler", NULL, "classifier", HEAD_TANH, "albert."},
-    {"pre_classifier", NULL, "classifier", HEAD_RELU, NULL}, /* DistilBERT */
-    {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "electra."},
-    {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "roformer."},
-    {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU_TANH, "bert."}, /* BigBird */
-    {"classifier.dense", NULL, "classifier.out_proj", HEAD_TANH, NULL},
-    {"pooler.dense", NULL, "classifier", HEAD_GELU, "deberta."},
-    {"dense", NULL, "classifier", HEAD_TANH, NULL}, /* NeoBERT */
-    {"classification_head.dense", NULL, "classification_head.out_proj", HEAD_TANH, NULL}, /* BART */
-    {"head.dense", "head.norm", "classifier", HEAD_GELU, NULL},
-    {NULL, NULL, "score", HEAD_PLAIN, NULL},
-    {NULL, NULL, "sequence_summary.summary", HEAD_PLAIN, "transformer."}, /* XLM */
-    {"cls", "cls.norm", "cls.output", HEAD_GELU, "model."},               /* in GGUF: ModernBERT */
-    {"cls", NULL, "cls.output", HEAD_RELU, "distilbert."},
-    {"cls", NULL, "cls.output", HEAD_TANH, NULL},
-    {NULL, NULL, "cls.output", HEAD_PLAIN, NULL}};
+    {"*pooler.dense", NULL, "classifier", HEAD_TANH, NULL, NULL},
+    {"*pooler", NULL, "classifier", HEAD_TANH, "albert.", NULL},
+    {"pre_classifier", NULL, "classifier", HEAD_RELU, NULL, NULL}, /* DistilBERT */
+    {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "electra.", NULL},
+    {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "roformer.", "hidden_act"},
+    {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU_TANH, "bert.",
+     "hidden_act"}, /* BigBird */
+    {"classifier.dense", NULL, "classifier.out_proj", HEAD_TANH, NULL, NULL},
+    {"pooler.dense", NULL, "classifier", HEAD_GELU, "deberta.", NULL},
+    {"dense", NULL, "classifier", HEAD_TANH, NULL, NULL}, /* NeoBERT */
+    {"classification_head.dense", NULL, "classification_head.out_proj", HEAD_TANH, NULL,
+     NULL}, /* BART */
+    {"head.dense", "head.norm", "classifier", HEAD_GELU, NULL, "classifier_activation"},
+    {NULL, NULL, "score", HEAD_PLAIN, NULL, NULL},
+    {NULL, NULL, "sequence_summary.summary", HEAD_PLAIN, "transformer.", NULL}, /* XLM */
+    {"cls", "cls.norm", "cls.output", HEAD_GELU, "model.", NULL}, /* in GGUF: ModernBERT */
+    {"cls", NULL, "cls.output", HEAD_RELU, "distilbert.", NULL},
+    {"cls", NULL, "cls.output", HEAD_TANH, NULL, NULL},
+    {NULL, NULL, "cls.output", HEAD_PLAIN, NULL, NULL}};
+
+/* The activation that config.json names under `key`, which may be NULL, or `usual`. */
+static int named_act(const cJSON *config, const char *key, enum head_act usual, enum head_act *out,
+                     struct err *e)
+{
+    static const struct {
+        const char *name;
+        enum head_act act;
+    } acts[] = {{"gelu", HEAD_GELU}, {"gelu_new", HEAD_GELU_TANH},
+                {"relu", HEAD_RELU}, {"gelu_pytorch_tanh", HEAD_GELU_TANH},
+                {"silu", HEAD_SILU}, {"swish", HEAD_SILU},
+                {"tanh", HEAD_TANH}, {"sigmoid", HEAD_SIGMOID}};
+    const char *name = key ? json_str(config, key, NULL) : NULL;
+    *out = usual;
+    for (size_t i = 0; name && i < sizeof(acts) / sizeof(acts[0]); i++)
+        if (strcmp(name, acts[i].name) == 0) {
+            *out = acts[i].act;
+            return 0;
+        }
+    return name ? err_set(e, ERR_VALIDATION, "config.json: `%s`: `%.40s` is not supported", key,
+                          name)
+                : 0;
+}
 
 /* Writes the name of a recipe's first matrix in this checkpoint. False: it has none. */
 static bool first_name(const struct recipe *r, const struct checkpoint *c, const struct arch *a,
@@ -362,7 +388,9 @@ static int classifier(struct text_head *h, const struct text_head_options *o, co
         nemotron || strcmp(json_str(config, "classifier_pooling", "cls"), "mean") == 0;
     const bool decoder = !o->both_ways || !json_bool(config, "is_causal", true);
     h->pooling = decoder ? POOL_LAST : mean ? POOL_MEAN : POOL_CLS;
-    if (r && ((r->first && add_stage(h, o->c, first, r->act, e)) ||
+    enum head_act act = HEAD_PLAIN;
+    if (r && (named_act(config, r->key, r->act, &act, e) ||
+              (r->first && add_stage(h, o->c, first, act, e)) ||
               (r->norm && add_norm(h, o->c, r->norm, config, e)) ||
               add_stage(h, o->c, r->last, HEAD_PLAIN, e)))
         return -1;
@@ -401,13 +429,16 @@ static int token_stages(struct text_head *h, const struct text_head_options *o, 
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/config.json", o->dir);
     cJSON *config = model_file_json(path, SMALL_JSON, e);
-    const int rc = !config ||
-                           (dense && (add_stage(h, c, "head.dense", HEAD_GELU, e) ||
-                                      add_norm(h, c, "head.norm", config, e))) ||
-                           add_stage(h, c, last, HEAD_PLAIN, e) ||
-                           (h->task != TASK_ANSWER && read_labels(h, config, e))
-                       ? -1
-                       : 0;
+    enum head_act act;
+    const int rc =
+        !config ||
+                (dense && (named_act(config, "classifier_activation", HEAD_GELU, &act, e) ||
+                           add_stage(h, c, "head.dense", act, e) ||
+                           add_norm(h, c, "head.norm", config, e))) ||
+                add_stage(h, c, last, HEAD_PLAIN, e) ||
+                (h->task != TASK_ANSWER && read_labels(h, config, e))
+            ? -1
+            : 0;
     cJSON_Delete(config);
     if (rc == 0 && h->task == TASK_ANSWER && h->width != 2)
         return err_set(e, ERR_VALIDATION, "%s: an answer has two scores of each token, not %u",

@@ -44,6 +44,10 @@ CASES = {
                              max_position_embeddings=162, kind="classify"),
     "modernbert_rerank": dict(model_type="modernbert", local_attention=16, num_labels=1, classifier_pooling="mean",
                               kind="classify"),
+    # another activation of the classifier
+    "modernbert_relu": dict(model_type="modernbert", local_attention=16, num_labels=3, classifier_activation="relu", kind="classify"),
+    "roformer_relu": dict(model_type="roformer", num_labels=3, hidden_act="relu", kind="classify"),
+    "big_bird_relu": dict(model_type="big_bird", num_labels=3, hidden_act="relu", kind="classify"),
     "ibert": dict(model_type="ibert", max_position_embeddings=162, pad_token_id=1, bos_token_id=0, type_vocab_size=1, kind="mean"),
     "luke": dict(model_type="luke", max_position_embeddings=162, pad_token_id=1, bos_token_id=0, type_vocab_size=1, entity_vocab_size=9,
                  entity_emb_size=16, kind="mean"),
