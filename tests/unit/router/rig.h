@@ -68,6 +68,14 @@ int tokenizer_encode(const struct tokenizer *t, const char *s, size_t n, unsigne
     out->n = (uint32_t)n + bos;
     return 0;
 }
+void tokenizer_join(const struct tokenizer *t, const struct tok_text *tokens, size_t n,
+                    struct buf *out)
+{
+    (void)t;
+    for (size_t i = 0; i < n; i++)
+        buf_add(out, tokens[i].p, tokens[i].n);
+}
+bool tokenizer_marks_inner(const struct tokenizer *t) { return (void)t, false; }
 void tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, bool skip_special,
                       struct buf *out)
 {
