@@ -208,6 +208,7 @@ CHANGED = {
     ARCH.QWEN3NEXT: delta,
     ARCH.GEMMA4: lambda named, c: gemma4_tensors(named),
     ARCH.GRANITE_HYBRID: lambda named, c: granite_experts(dict(mamba_layers(named, c)), c),
+    ARCH.NEMOTRON_H: mamba_layers,
     ARCH.NEMOTRON_H_MOE: mamba_layers,
     ARCH.GLM_DSA: absorbed,
     ARCH.KIMI_LINEAR: lambda named, c: kimi_tensors(dict(absorbed(named, c))),

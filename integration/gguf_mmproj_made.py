@@ -10,7 +10,7 @@ import shutil
 import gguf
 import numpy as np
 from gguf_families import ARCH, write_family
-from gguf_keys import gemma4, glm4moe, granite, lfm2
+from gguf_keys import attention_only, gemma4, glm4moe, granite, lfm2, mamba
 from gguf_keys_latent import deepseek2
 from gguf_made import paired, tensors
 from gguf_mmproj import safetensors
@@ -65,9 +65,11 @@ def padded(c, p):
 
 class Kind:
     """`text`: what write_family() makes the text model of. `rules`: names. `says`: writes metadata, and returns how many layers there are.
-    `change`: a tensor as the converter changes it. `known`: makes the folder's settings those that files can say. `words`: the tokens' texts."""
+    `change`: a tensor as the converter changes it. `known`: makes the folder's settings those that files can say. `words`: the tokens' texts. `drop`: part of the names of tensors that the
+    folder does without."""
 
-    def __init__(self, text, rules, says, marker, words=None, change=None, known=None):
+    def __init__(self, text, rules, says, marker, words=None, change=None, known=None, drop=None):
+        self.drop = drop
         self.text, self.rules, self.says, self.marker = text, rules, says, marker
         self.words, self.change, self.known = words or {320: marker}, change or (lambda name, v, c: v), known or (lambda c, p: None)
 
@@ -185,6 +187,20 @@ GLM = [
 ]
 
 
+NEMOTRON = [
+    (r".*(video_embedder|summary_idxs).*", ""),
+    (r".*cls_token\.token", "v.class_embd"),
+    (r".*patch_generator\.embedder\.(\w+)", r"v.patch_embd.\1"),
+    (r".*pos_embed", "v.position_embd.weight"),
+    (r".*blocks\.(\d+)\.norm(\d)\.(\w+)", r"v.blk.\1.ln\2.\3"),
+    (r".*blocks\.(\d+)\.attn\.qkv\.(\w+)", r"v.blk.\1.attn_qkv.\2"),
+    (r".*blocks\.(\d+)\.attn\.proj\.(\w+)", r"v.blk.\1.attn_out.\2"),
+    (r".*blocks\.(\d+)\.mlp\.fc1\.(\w+)", r"v.blk.\1.ffn_up.\2"),
+    (r".*blocks\.(\d+)\.mlp\.fc2\.(\w+)", r"v.blk.\1.ffn_down.\2"),
+    (r"mlp1\.(\d)\.(\w+)", r"mm.model.mlp.\1.\2"),
+]
+
+
 def usual(word, act="gelu", scale=None, layers="num_hidden_layers"):
     """Of convert_hf_to_gguf.py: all layers, and the width of features."""
 
@@ -204,6 +220,39 @@ def internvl(w, c, p):
     usual("internvl", scale=2)(w, c, p)
     w.add_vision_preproc_min_tiles(p["min_patches"])
     w.add_vision_preproc_max_tiles(p["max_patches"])
+
+
+def nemotron(w, c, p):
+    v = c["vision_config"]
+    usual("nemotron_v2_vl", scale=2)(w, {**c, "text_config": c["llm_config"]}, p)
+    w.add_vision_preproc_max_tiles(p["max_num_tiles"])
+
+
+def nemotron_text(w, c):
+    kinds = c["hybrid_override_pattern"]
+    attention_only(w, c, kinds, "*")
+    w.add_feed_forward_length([c["intermediate_size"] if k == "-" else 0 for k in kinds])
+    mamba(w, c["mamba_num_heads"], c["mamba_head_dim"], c["n_groups"], c["ssm_state_size"], c["conv_kernel"])
+
+
+def dense(c, p):
+    """Without the last layer, of experts: the text model of Nano VL has none."""
+    text = c["llm_config"]
+    text |= dict(num_hidden_layers=3, hybrid_override_pattern="M-*", layers_block_type=text["layers_block_type"][:3])
+    del text["n_routed_experts"]
+
+
+def fitted(name, v, c):
+    """The table of positions at the size of a tile, interpolated as the tower does it; patches as a convolution."""
+    side = c["vision_config"]["patch_size"]
+    if name == "v.patch_embd.weight":
+        return v.reshape(len(v), 3, side, side)
+    if name != "v.position_embd.weight":
+        return v
+    old, new = int(v.shape[1] ** 0.5), c["force_image_size"] // side
+    at = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
+    by = np.maximum(0, 1 - np.abs(at[:, None] - np.arange(old)))
+    return np.einsum("ai,bj,ijn->abn", by, by, v.reshape(old, old, -1)).reshape(new * new, -1)
 
 
 def lighton(w, c, p):
@@ -365,6 +414,10 @@ KINDS = {
     "internvl": Kind(
         (ARCH.QWEN2, None), INTERNVL, internvl, "<IMG_CONTEXT>", {320: "<IMG_CONTEXT>", 321: "<img>", 322: "</img>"},
     ),
+    "nemotron_nano_vl": Kind(
+        (ARCH.NEMOTRON_H, nemotron_text), NEMOTRON, nemotron, "<image>", {320: "<image>", 321: "<img>", 322: "</img>"}, change=fitted,
+        known=dense, drop="backbone.layers.3.",
+    ),
     "lighton_ocr": Kind((ARCH.QWEN3, None), PIXTRAL, lighton, "<|image_pad|>", change=pixtral_order),
     "gemma4": Kind(
         (ARCH.GEMMA4, global_heads), GEMMA4, usual("gemma4v"), "<|image|>", {320: "<|image|>", 321: "<|image>", 322: "<image|>"},
@@ -403,13 +456,15 @@ def made_folder(name, path):
     kind.known(c, p)
     for file, value in ("config", c), ("preprocessor_config", p):
         (path / f"{file}.json").write_text(json.dumps(value))
+    if kind.drop:
+        safetensors(path / "model.safetensors", {name: v for name, v in tensors(path) if kind.drop not in name})
     put_tokenizer(path, 324, kind.words)
     (path / "chat_template.jinja").write_text(TEMPLATE % kind.marker)
     return path
 
 
 def is_seen(name):
-    return any(part in name for part in ("vision", "visual", "projector", "newline", "aligner", "mlp_AR", "mm_projector"))
+    return any(part in name for part in ("vision", "visual", "projector", "newline", "aligner", "mlp_AR", "mm_projector", "mlp1."))
 
 
 def write_made_text(name, folder, path, unlisted=False):
@@ -417,7 +472,7 @@ def write_made_text(name, folder, path, unlisted=False):
     alone = path.parent / f"{path.stem}-text"
     shutil.copytree(folder, alone)
     c = json.loads((folder / "config.json").read_text())
-    c |= c.pop("text_config", {})
+    c |= c.pop("text_config", c.pop("llm_config", {}))
     c |= {"dtype": "float32", "torch_dtype": "float32"}
     c["head_dim"] = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
     named = {}
@@ -467,7 +522,7 @@ def write_made_projector(name, folder, path):
     w.add_vision_head_count(of("num_attention_heads", "num_heads", "vt_num_attention_heads"))
     one = lambda n: n[0] if isinstance(n, list) else n
     w.add_vision_patch_size(one(v["patch_size"]))
-    w.add_vision_image_size(one(v.get("image_size", 560)))
+    w.add_vision_image_size(one(v.get("image_size", c.get("force_image_size", 560))))
     p = p.get("media_proc_cfg", p) | p
     plain = c["model_type"].startswith("gemma4")
     w.add_vision_image_mean(p.get("image_mean", [0.0] * 3 if plain else [0.48145466, 0.4578275, 0.40821073]))

@@ -182,6 +182,30 @@ static void internvl_pixels(const struct projector *p)
     meta_put_in(p->pixels, "max_patches", projector_number(p, "preproc_max_tiles", 12));
 }
 
+/* ---------------------------------------------------------------- Nemotron Nano VL */
+
+static const char *const nemotron_archs[] = {"nemotron_h", "nemotron_h_moe", NULL};
+
+/* The converter fits the table of positions to the one size of a picture. */
+static void nemotron(const struct projector *p)
+{
+    const double patch = projector_number(p, "patch_size", 16);
+    cJSON *t = p->tower;
+    meta_put_in(p->config, "downsample_ratio",
+                1 / projector_number(p, "projector.scale_factor", 2));
+    meta_put_in(p->config, "force_image_size", projector_number(p, "image_size", 512));
+    meta_put_in(p->config, "projector_hidden_size", projector_dim(p, "mm.model.mlp.1.weight", 1));
+    meta_put_in(t, "max_img_size", sqrt(projector_dim(p, "v.position_embd.weight", 1)) * patch);
+    meta_put_in(t, "num_cls_tokens", projector_dim(p, "v.class_embd", 1));
+    meta_put_in(t, "num_registers", 0);
+}
+
+/* One square, as llama.cpp shows a picture, unless the file has a number of tiles. */
+static void nemotron_pixels(const struct projector *p)
+{
+    meta_put_in(p->pixels, "max_num_tiles", projector_number(p, "preproc_max_tiles", 1));
+}
+
 /* ---------------------------------------------------------------- Gemma 4 */
 
 static const char *const gemma4_archs[] = {"gemma4", NULL};
@@ -428,6 +452,15 @@ const struct projector_kind projector_kinds[] = {
      .tokens = {{"image_token_id", {"<IMG_CONTEXT>"}}},
      .more = internvl,
      .pixels = internvl_pixels,
+     .layout = {.plain = true}},
+    {.word = "nemotron_v2_vl",
+     .archs = nemotron_archs,
+     .type = "NemotronH_Nano_VL_V2",
+     .tower = "radio",
+     .gelu = "gelu",
+     .tokens = {{"image_token_id", {"<image>"}}},
+     .more = nemotron,
+     .pixels = nemotron_pixels,
      .layout = {.plain = true}},
     {.word = "lfm2",
      .archs = lfm2_archs,
