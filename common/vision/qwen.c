@@ -80,16 +80,17 @@ static uint32_t read_edge(struct vision_settings *s, const char *edge, uint32_t 
     return vision_u32(s, &size, edge, def, 1, VISION_MAX_PIXELS);
 }
 
-/* A size of another family's form says nothing here, and transformers refuses it. MiniMax's files
- * have one, which its authors' code does not use. */
-static void check_size(struct vision_settings *s)
+/* A size without one of the edges, which no older key replaces, or of another family's form:
+ * transformers refuses it. `first`: the older keys may be in `size`, as in the files of Qwen2-VL.
+ * MiniMax's files have a size that its authors' code does not use. */
+static void check_size(struct vision_settings *s, bool first)
 {
-    static const char *const keys[] = {"shortest_edge", "longest_edge", "min_pixels", "max_pixels"};
     const cJSON *size = json_get(s->pixels.o, "size");
-    bool known = !size;
-    for (int i = 0; i < 4; i++)
-        known |= json_get(size, keys[i]) != NULL;
-    if (!known)
+    const bool least = json_get(size, "shortest_edge") || json_get(s->pixels.o, "min_pixels") ||
+                       (first && json_get(size, "min_pixels"));
+    const bool most = json_get(size, "longest_edge") || json_get(s->pixels.o, "max_pixels") ||
+                      (first && json_get(size, "max_pixels"));
+    if (size && !(least && most))
         vision_settings_fail(s, "%s: size must have shortest_edge and longest_edge",
                              s->pixels.name);
 }
@@ -143,7 +144,7 @@ static void only_edges(struct vision *v, struct vision_settings *s, uint32_t min
 static void load_sizes(struct vision *v, struct vision_settings *s,
                        const struct vision_pixel_defaults *d, uint32_t min, uint32_t max)
 {
-    check_size(s);
+    check_size(s, true);
     load_pixels(v, s, d, 2, min, max);
     v->format.frames = vision_shared(s, "temporal_patch_size", "temporal_patch_size", 2, 8);
 }
@@ -248,23 +249,12 @@ static void load_dots(struct vision *v, struct vision_settings *s)
     snprintf(v->around, sizeof(v->around), "%s%s%s", start, v->marker, end);
 }
 
-/* A size without one of the edges: transformers refuses it, where no older key says the other. */
-static void need_edges(struct vision_settings *s)
-{
-    const cJSON *size = json_get(s->pixels.o, "size");
-    const bool least = json_get(size, "shortest_edge") || json_get(s->pixels.o, "min_pixels");
-    const bool most = json_get(size, "longest_edge") || json_get(s->pixels.o, "max_pixels");
-    if (size && !(least && most))
-        vision_settings_fail(s, "%s: size must have shortest_edge and longest_edge",
-                             s->pixels.name);
-}
-
 /* `resample` is in its file, but its authors' code does not use it. */
 static void load_hunyuan_pixels(struct vision *v, struct vision_settings *s)
 {
     static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
                                                    vision_clip_std, PATCH_3};
-    need_edges(s);
+    check_size(s, false);
     load_pixels(v, s, &d, 2, 512 * 512, 2048 * 2048);
     v->format.layout = VISION_PATCHES;
     v->format.filter = VISION_BICUBIC;
