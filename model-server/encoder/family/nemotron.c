@@ -33,11 +33,13 @@ static bool seen_before(const cJSON *list, const cJSON *one)
     return false;
 }
 
-/* A class token for each teacher, if the files say so, and registers up to a multiple. */
+/* A class token for each teacher, if the files say so, and registers up to the next multiple: of
+ * 10, as in vLLM, where the key is absent; null is none. */
 static uint32_t registers_of(struct config *c, const cJSON *args)
 {
     const cJSON *teachers = json_get(args, "teachers"), *t;
-    const double multiple = json_num(args, "register_multiple", 0);
+    const bool none = cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(args, "register_multiple"));
+    const double multiple = none ? 0 : json_num(args, "register_multiple", 10);
     const double given = json_num(args, "cpe_num_registers", 0);
     uint32_t n = 0;
     cJSON_ArrayForEach(t, teachers) n += !seen_before(teachers, t);

@@ -427,11 +427,44 @@ static void a_projection_has_the_text_models_width(void **state)
                      -1);
 }
 
+/* Class tokens and registers of RADIO by the keys of its authors. */
+static void registers_fill_a_multiple(void **state)
+{
+    static const struct {
+        const char *args;
+        uint32_t want;
+    } all[] = {
+        {"", 10},
+        {",\"register_multiple\":8", 8},
+        {",\"register_multiple\":null", 1},
+        {",\"register_multiple\":1", 2}, /* a whole multiple gets another one */
+        {",\"teachers\":[{\"name\":\"a\"},{\"name\":\"b\"},{\"name\":\"a\"}]", 10},
+        {",\"register_multiple\":2,\"teachers\":[{\"name\":\"a\"},{\"name\":\"b\"}]", 4},
+        {",\"cls_token_per_teacher\":false,\"register_multiple\":null,"
+         "\"teachers\":[{\"name\":\"a\"},{\"name\":\"b\"}]",
+         1},
+        {",\"cpe_num_registers\":6", 7},
+    };
+    struct encoder_spec s;
+    struct err e;
+    char config[512], args[256];
+    (void)state;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        snprintf(args, sizeof(args), ",\"args\":{\"model\":\"vit_base_patch16_224\"%s}",
+                 all[i].args);
+        snprintf(config, sizeof(config), RADIO, args);
+        assert_int_equal(configure(config, &s, &e), 0);
+        if (encoder_leading(&s) != all[i].want)
+            fail_msg("%s: %u rows", args, encoder_leading(&s));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_that_change_the_meaning_are_refused),
         cmocka_unit_test(a_projection_has_the_text_models_width),
+        cmocka_unit_test(registers_fill_a_multiple),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
