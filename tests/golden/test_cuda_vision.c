@@ -29,6 +29,7 @@ static const char *const dirs[] = {
     "tests/data/vision/minicpmv4_6",
     "tests/data/vision/minimax_m3",
     "tests/data/vision/mllama",
+    "tests/data/vision/nemotron_h_omni",
     "tests/data/vision/ovis2",
     "tests/data/vision/paligemma2",
     "tests/data/vision/perception_lm",
