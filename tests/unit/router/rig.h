@@ -86,18 +86,6 @@ void tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, 
         else if (!skip_special)
             buf_str(out, "<s>");
 }
-void tokenizer_join(const struct tokenizer *t, const struct tok_text *tokens, size_t n,
-                    struct buf *out)
-{
-    (void)t;
-    for (size_t i = 0; i < n; i++)
-        buf_add(out, tokens[i].p, tokens[i].n);
-}
-bool tokenizer_marks_inner(const struct tokenizer *t)
-{
-    (void)t;
-    return false;
-}
 
 /* ---------------------------------------------------------------- scheduler
  * Token k of an answer is the letter 'a' + k % 26 with logprob -(index of request + 1) / 2; a
