@@ -54,5 +54,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_server_that_is_silent_delays_nothing),
     };
-    return cmocka_run_group_tests(tests, fleet_rig_set_up, fleet_rig_tear_down);
+    return cmocka_run_group_tests(tests, fleet_rig_set_up, temp_end);
 }
