@@ -180,22 +180,15 @@ static struct extent extent_of(struct term_pool *p, term t, enum reads at, int d
     return e;
 }
 
-/* Repetitions of a character, perhaps behind the rest of one: their number, and what the rest
- * counts. */
-static bool counts_characters(struct term_pool *p, term t, uint32_t *lo, uint32_t *hi)
+/* Repetitions of a character: their number. What begins with the rest of one, or with another term,
+ * may be a pattern: `b.*`. */
+static bool counts_characters(const struct term_pool *p, term t, uint32_t *lo, uint32_t *hi)
 {
-    struct extent rest = exactly(0, READS_ANY);
-    for (; node(p, t)->kind == CAT; t = node(p, t)->b)
-        rest = behind(rest, extent_of(p, node(p, t)->a, rest.end, 0));
     const struct node *n = node(p, t);
     const bool one = t == p->character;
-    if (!one && (n->kind != REPEAT || n->a != p->character))
-        return false;
-    if (rest.n.known != LENGTH_KNOWN || rest.end != READS_ANY || rest.n.least != rest.n.most)
-        return false;
-    *lo = sum(one ? 1 : n->lo, rest.n.least);
-    *hi = sum(one ? 1 : n->hi, rest.n.least);
-    return true;
+    *lo = one ? 1 : n->lo;
+    *hi = one ? 1 : n->hi;
+    return one || (n->kind == REPEAT && n->a == p->character);
 }
 
 int term_lives_by_length(struct term_pool *p, term t)

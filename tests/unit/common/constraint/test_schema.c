@@ -178,6 +178,13 @@ static void patterns_with_a_length(void **state)
          {"'\\\\'", "'a\\\\'", "'\\\\\\n'"},
          {"'aa'", "'aa\\\\'"}},
         {"{'type':'string','pattern':'^(x|.{3})$','maxLength':2}", {"'x'"}, {"'abc'", "'xx'"}},
+        /* any text behind a letter is no length */
+        {"{'type':'string','allOf':[{'pattern':'^b'},{'pattern':'^(a|bc)$'}],'maxLength':3}",
+         {"'bc'"},
+         {"'a'", "'b'", "'ac'"}},
+        {"{'properties':{'a':{'type':'null'}},'required':['a'],'patternProperties':{'^b':false}}",
+         {"{'a':null}", "{'a':null,'c':1}"},
+         {"{'a':null,'b':1}"}},
     };
     CHECK(rows);
 }
