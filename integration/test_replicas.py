@@ -264,6 +264,7 @@ def test_no_text_waits_for_a_frozen_replica():
         want = [vectors(b) for b in bodies]
         with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
             asked = [pool.submit(vectors, b) for b in bodies]
+            wait_for(lambda: all(x["running"] + x["waiting"] for x in replicas(r)))  # else a slow client sends all to the other one
             frozen.send_signal(signal.SIGSTOP)
             assert [f.result(60 * SLOW) for f in asked] == want
         assert r.metric("tgi_replica_handovers") > 0
