@@ -92,6 +92,20 @@ static void test_windows(void **state)
     assert_int_equal(s.layers[1].window, 0);
 }
 
+static void test_rwkv(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    const char base[] = "\"model_type\":\"rwkv7\",\"hidden_size\":96,\"num_hidden_layers\":2,"
+                        "\"vocab_size\":320,\"attn\":null,\"value_dim\":[96,96]";
+    accepted("\"head_dim\":16,\"hidden_ratio\":3.1", base, &s);
+    assert_true(s.recur.heads == 6 && s.recur.key_dim == 16 && s.ffn == 320 && !s.max_positions);
+    assert_true(s.rwkv.decay == 64 && s.rwkv.blend == 16 && s.rwkv.gate == 128 && s.bias.norm);
+    accepted("\"head_dim\":null,\"num_heads\":3,\"intermediate_size\":40,\"norm_bias\":false", base,
+             &s);
+    assert_true(s.recur.heads == 3 && s.head_dim == 32 && s.ffn == 40 && !s.bias.norm);
+}
+
 /* The bases of the cases that are refused are themselves accepted. */
 static void test_encoders(void **state)
 {
@@ -590,6 +604,7 @@ int main(void)
         cmocka_unit_test(test_windows),
         cmocka_unit_test(test_max_positions),
         cmocka_unit_test(test_rope_option),
+        cmocka_unit_test(test_rwkv),
         cmocka_unit_test(test_encoders),
         cmocka_unit_test(test_kin),
         cmocka_unit_test(test_prefixes),

@@ -5,6 +5,7 @@
 #define DECI     "\"model_type\":\"deci\"," SIZES
 #define ZAYA     "\"model_type\":\"zaya\",\"router_hidden_size\":16," SIZES
 #define ERNIE_VL "\"model_type\":\"ernie4_5_moe_vl\",\"moe_intermediate_size\":[16,8]," SIZES
+#define RWKV     "\"model_type\":\"rwkv7\",\"head_dim\":16," SIZES
 #define STEP     "\"model_type\":\"step3p5\"," SIZES
 static void what_is_not_supported_is_refused_by_name(void **state)
 {
@@ -305,6 +306,13 @@ static void what_is_not_supported_is_refused_by_name(void **state)
         {"\"moe_num_experts\":[8,4]", ERNIE_VL, "`moe_num_experts` must be two equal numbers"},
         {"\"moe_num_experts\":[\"8\",8]", ERNIE_VL, "`moe_num_experts` must be a list of numbers"},
         {"\"moe_gate_act\":\"sigmoid\"", ERNIE_VL, "`moe_gate_act`: sigmoid is not supported"},
+        {"\"attn\":{\"layers\":[1]}", RWKV, "`attn`: layers of attention are not supported"},
+        {"\"value_dim\":128", RWKV, "`value_dim`: only `hidden_size` is supported"},
+        {"\"value_dim\":[64,128]", RWKV, "`value_dim`: only `hidden_size` is supported"},
+        {"\"head_dim\":24", RWKV, "`head_dim` does not divide `hidden_size`"},
+        {"\"hidden_act\":\"relu\"", RWKV, "`hidden_act`: relu is not supported"},
+        {"\"norm_first\":false", RWKV, "`norm_first`: false is not supported"},
+        {"\"hidden_ratio\":0", RWKV, "`hidden_ratio` must be above 0"},
         {"\"n_head\":6",
          "\"model_type\":\"codegen\",\"n_embd\":48,\"n_layer\":2,\"vocab_size\":320",
          "`n_head` must be a multiple of 4"},
