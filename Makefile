@@ -98,7 +98,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test vary-arch vary-keys vary-embed vary-tasks vary-pixels cross cross-serve soak soak-service unit unit-build jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers sentences fuzz fuzz-build fuzz-replay \
+.PHONY: all help deps run test vary-arch vary-keys vary-embed vary-encoders vary-tasks vary-pixels cross cross-serve soak soak-service unit unit-build jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers sentences fuzz fuzz-build fuzz-replay \
         distclean demo docs-pages docs-deps docs-site arm64 arm64-check
 .PHONY: FORCE
 .SECONDARY:
@@ -318,6 +318,9 @@ vary-arch: $(B)/bin/model-server $(TORCH_VENV)/.ok  ## random configurations of 
 
 vary-keys: $(B)/bin/model-server $(TORCH_VENV)/.ok  ## one key of config.json at a time, in every family, against transformers (T=model_types)
 	@$(TORCH_VENV)/bin/python tests/golden/vary_keys.py $(T)
+
+vary-encoders: $(B)/tests/golden/test_embed $(TORCH_VENV)/.ok  ## one key of config.json at a time, in every encoder, against transformers (T=names of make_embed.py)
+	@$(TORCH_VENV)/bin/python tests/golden/vary_encoders.py $(T)
 
 vary-embed: $(BINS) $(TORCH_VENV)/.ok  ## random models of sentence-transformers against that package (N of them, 40; large)
 	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) $(TORCH_VENV)/bin/python tests/golden/vary_embed.py -n $(or $(N),40)
