@@ -293,7 +293,7 @@ void server_call_arrived(struct rpc_op *op, bool ok)
     if (no)
         finish(k, GRPC_STATUS_UNAUTHENTICATED, no);
     else if (!claim(k))
-        finish(k, GRPC_STATUS_UNAVAILABLE, RPC_SESSION_HELD);
+        finish(k, GRPC_STATUS_ABORTED, "another router uses this shard");
     else if (k->method)
         receive(k);
     else

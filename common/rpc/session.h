@@ -3,16 +3,16 @@
  * A shard holds KV blocks that its router numbers. Two routers would overwrite each other's blocks,
  * and their answers would be wrong without an error. So a router sends its id with each call, as
  * metadata RPC_SESSION_KEY. The first one owns the server, until it has sent no call for
- * RPC_SESSION_LEASE_MS; then another one may take it. A caller without an id is never refused. Not
- * thread-safe: the server has a lock. */
+ * RPC_SESSION_LEASE_MS; then another one may take it. Until then calls of another one end with
+ * GRPC_STATUS_ABORTED. A caller without an id is never refused. Not thread-safe: the server has a
+ * lock. */
 #ifndef COMMON_RPC_SESSION_H
 #define COMMON_RPC_SESSION_H
 #include "common/err.h"
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RPC_SESSION_KEY  "router-session"
-#define RPC_SESSION_HELD "another router uses this shard"
+#define RPC_SESSION_KEY "router-session"
 enum { RPC_SESSION_TEXT = 33, RPC_SESSION_LEASE_MS = 5000 };
 
 struct rpc_session { /* zero-initialise */

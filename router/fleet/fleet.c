@@ -17,7 +17,7 @@ enum { CONNECT_MS = 600000, LOOK_MS = 1000, LOST_MS = 100, LOST_MOST = 10 };
 /* Were the shards lost, not refused, and do others take their place? */
 static bool others_come(const struct fleet *f, uint32_t lost, bool connected, const struct err *e)
 {
-    if (e->sys != ECONNRESET && (connected || e->sys != ETIMEDOUT || !f->c.returns))
+    if (!shards_lost(e) && (connected || e->sys != ETIMEDOUT || !f->c.returns))
         return false;
     if (f->c.returns)
         return f->c.returns(f->c.returns_arg);

@@ -4,9 +4,9 @@
 #include "common/clock.h"
 #include "common/cond.h"
 #include "common/log/log.h"
-#include "common/rpc/session.h"
 #include "router/fleet/impl.h"
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,7 +125,7 @@ static void pause_ms(struct replica *p, int64_t ms)
  * unsuitable: that router may end. */
 static void note_failure(struct replica *p, const struct err *e, bool connected)
 {
-    const bool held = strstr(e->msg, RPC_SESSION_HELD) != NULL;
+    const bool held = e->sys == EBUSY;
     const enum log_level level = held ? LOG_WARN : connected ? LOG_ERROR : LOG_DEBUG;
     if (strcmp(p->why.msg, e->msg) != 0)
         LOG(level, "replica not ready", LOGS("replica", p->target), LOGS("why", e->msg));

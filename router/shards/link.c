@@ -140,7 +140,7 @@ static void look(struct shards_link *l, struct link_search *f)
         f->over = true;
         return;
     }
-    const bool lost = rc && e.sys == ECONNRESET;
+    const bool lost = rc && shards_lost(&e);
     LOG(lost ? LOG_WARN : LOG_ERROR, lost ? "shards were lost again" : "incompatible shards",
         LOGS("of", l->o.name), LOGS("why", why));
     shards_free(s);

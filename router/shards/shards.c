@@ -1,7 +1,6 @@
 #include "router/shards/shards.h"
 #include "common/clock.h"
 #include "common/log/log.h"
-#include "common/rpc/session.h"
 #include "common/rpc/target.h"
 #include <assert.h>
 #include <errno.h>
@@ -169,18 +168,21 @@ int fan_call_sync(struct fan *f, enum shard_rpc rpc, const ProtobufCMessage *req
 }
 
 /* ------------------------------------------------------------------ answers */
-/* A shard that shuts down leaves CANCELLED behind. */
+/* A shard that shuts down leaves CANCELLED behind; ABORTED: another router has it. */
 static bool unreachable(const struct rpc_unary *u)
 {
-    return u->status == GRPC_STATUS_UNAVAILABLE || u->status == GRPC_STATUS_CANCELLED;
+    return u->status == GRPC_STATUS_UNAVAILABLE || u->status == GRPC_STATUS_CANCELLED ||
+           u->status == GRPC_STATUS_ABORTED;
 }
 
-static void unreachable_error(struct err *e, uint32_t rank, const char *why)
+static void unreachable_error(struct err *e, uint32_t rank, const char *why, int sys)
 {
     err_set(e, ERR_GENERATION, "Could not connect to Text Generation server: shard %u: %s", rank,
             why);
-    e->sys = ECONNRESET;
+    e->sys = sys;
 }
+
+bool shards_lost(const struct err *e) { return e->sys == ECONNRESET || e->sys == EBUSY; }
 
 int fan_error(const struct fan *f, struct err *e)
 {
@@ -201,7 +203,8 @@ int fan_error(const struct fan *f, struct err *e)
         e->sys = bad->status == GRPC_STATUS_DEADLINE_EXCEEDED ? ETIMEDOUT : 0;
         return -1;
     }
-    unreachable_error(e, rank, bad->message);
+    unreachable_error(e, rank, bad->message,
+                      bad->status == GRPC_STATUS_ABORTED ? EBUSY : ECONNRESET);
     return -1;
 }
 
@@ -218,6 +221,7 @@ bool fan_refused(const struct fan *f)
         case GRPC_STATUS_UNAVAILABLE:
         case GRPC_STATUS_DEADLINE_EXCEEDED: /* the rank may still execute the call */
         case GRPC_STATUS_CANCELLED:
+        case GRPC_STATUS_ABORTED:
         case GRPC_STATUS_DATA_LOSS: /* it has, and had no memory for the answer */
             return false;
         default:
@@ -313,7 +317,7 @@ static void on_watch(struct rpc_op *op, bool ok)
     watch(r, rpc_client_state(r->client));
     if (was_up) { /* even if it is up again: it may be a different process */
         struct err e = ERR_INIT;
-        unreachable_error(&e, (uint32_t)(r - s->ranks), "the connection broke");
+        unreachable_error(&e, (uint32_t)(r - s->ranks), "the connection broke", ECONNRESET);
         s->on_break(s->on_break_arg, e.msg);
     }
 }
@@ -434,7 +438,7 @@ static int claim(struct shards *s, int64_t end_ms, bool wait, struct err *e)
     for (;;) {
         const int64_t left = end_ms - clock_ms();
         rc = fan_call_sync(&f, SHARD_CLEAR_CACHE, &clear.base, left > 1 ? left : 1, wait, e);
-        if (rc == 0 || left < AGAIN_MS || !strstr(e->msg, RPC_SESSION_HELD))
+        if (rc == 0 || left < AGAIN_MS || e->sys != EBUSY)
             break;
         nanosleep(&(struct timespec){.tv_nsec = AGAIN_MS * 1000000L}, NULL);
     }

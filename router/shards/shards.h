@@ -81,8 +81,11 @@ int fan_call_sync(struct fan *f, enum shard_rpc rpc, const ProtobufCMessage *req
 /* After done(): 0 if every rank succeeded, otherwise -1 and the first failure with TGI's message
  * ("Server error: ...", "Could not connect to Text Generation server: ..."). e->kind is
  * ERR_OVERLOADED if the rank reports RESOURCE_EXHAUSTED, otherwise ERR_GENERATION. e->sys is
- * ECONNRESET if a rank was lost, ETIMEDOUT if it did not answer in time, otherwise 0. */
+ * ECONNRESET if a rank was lost, EBUSY if another router has it (common/rpc/session.h), ETIMEDOUT
+ * if it did not answer in time, otherwise 0. */
 int fan_error(const struct fan *f, struct err *e);
+/* True of an error that says that a rank was lost, to another router or altogether. */
+bool shards_lost(const struct err *e);
 /* The kind of error of a request that a failed call carried, from the call's own error kind. A
  * request that failed for lack of memory may be repeated; any other has failed in generation. */
 enum err_kind fan_request_error(enum err_kind k);
