@@ -233,9 +233,9 @@ static void take_cells(struct decoder *d)
     bool recurs = false;
     for (uint32_t i = 0; i < d->spec.n_layers; i++) {
         const enum mixer_kind m = d->spec.layers[i].mixer;
-        recurs |= m != MIXER_NONE && mixers[m]->recurs && mixers[m]->recurs(d);
+        recurs |= m != MIXER_NONE && !(mixers[m]->stateless && mixers[m]->stateless(d));
     }
-    assert(recurs || !d->state_floats); /* what takes state says so in its row */
+    assert(recurs || !d->state_floats); /* as their rows say */
     if (d->stages && recurs && !d->state_floats)
         layer_take_state(d, 1);
 }

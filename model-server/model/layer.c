@@ -60,7 +60,7 @@ uint64_t layer_take_state(struct decoder *d, uint64_t floats)
     return at;
 }
 
-bool layer_recurs(const struct decoder *d)
+bool layer_stateless(const struct decoder *d)
 {
     (void)d;
     return true;

@@ -69,9 +69,9 @@ struct sublayer_ops {
     int (*forward)(struct decoder *d, const void *self, struct sub_step *s, struct err *e);
     /* What the layer caches per token on this rank; false or NULL: nothing. */
     bool (*kv)(const struct decoder *d, uint32_t layer, struct kv_layer *out);
-    /* Whether layers of this kind keep numbers in a cell of recurrent state, for which load() calls
-     * layer_take_state(); NULL: never. Ranks of a stage without such layers have cells, too. */
-    bool (*recurs)(const struct decoder *d);
+    /* True if layers of this kind keep nothing in cells of recurrent state: load() never calls
+     * layer_take_state(). NULL: they may. Models with one that may have cells on all stages. */
+    bool (*stateless)(const struct decoder *d);
     bool whole; /* every rank computes the whole result: there is no sum over ranks */
     /* NULL, or the part of f that must precede forward() of other rows of the step: writes keys
      * and values of these rows to the cache. Data for its own forward() stays in `work`. */
@@ -136,7 +136,7 @@ int layer_sum(struct decoder *d, float *x, size_t n, struct err *e);
 /* Reserves `floats` numbers in each cell of recurrent state, while a layer is loaded; and returns
  * their address in a step. */
 uint64_t layer_take_state(struct decoder *d, uint64_t floats);
-bool layer_recurs(const struct decoder *d); /* true: sublayer_ops.recurs of recurrent mixers */
+bool layer_stateless(const struct decoder *d); /* true: for sublayer_ops.stateless */
 struct state_ref layer_state(const struct decoder *d, uint64_t at);
 void layer_free_weight(struct decoder *d, struct weight *w); /* NULL is fine */
 void layer_free_norm(struct decoder *d, struct norm *n);

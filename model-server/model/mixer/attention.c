@@ -216,6 +216,7 @@ const struct sublayer_ops mixer_attention = {.name = "attention",
                                              .width = width,
                                              .load = attention_load,
                                              .free = attention_free,
+                                             .stateless = layer_stateless,
                                              .store = store,
                                              .forward = forward,
                                              .kv = keeps};

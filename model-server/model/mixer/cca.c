@@ -372,5 +372,4 @@ const struct sublayer_ops mixer_cca = {.name = "compressed convolutional attenti
                                        .load = load,
                                        .free = release,
                                        .forward = forward,
-                                       .kv = keeps,
-                                       .recurs = layer_recurs};
+                                       .kv = keeps};

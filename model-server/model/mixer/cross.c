@@ -151,5 +151,6 @@ const struct sublayer_ops mixer_cross = {.name = "cross-attention",
                                          .width = width,
                                          .load = load,
                                          .free = release,
+                                         .stateless = layer_stateless,
                                          .store = store,
                                          .forward = forward};

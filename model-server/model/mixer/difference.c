@@ -205,5 +205,6 @@ const struct sublayer_ops mixer_difference = {.name = "differential attention",
                                               .width = width,
                                               .load = load,
                                               .free = release,
+                                              .stateless = layer_stateless,
                                               .forward = forward,
                                               .kv = keeps};

@@ -369,5 +369,4 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     return 0;
 }
 
-const struct sublayer_ops mixer_entries = {
-    "entries", width, load, release, forward, keeps, .recurs = layer_recurs};
+const struct sublayer_ops mixer_entries = {"entries", width, load, release, forward, keeps};

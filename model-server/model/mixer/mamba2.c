@@ -201,5 +201,4 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     return 0;
 }
 
-const struct sublayer_ops mixer_mamba2 = {"mamba2", width,   load,
-                                          release,  forward, .recurs = layer_recurs};
+const struct sublayer_ops mixer_mamba2 = {"mamba2", width, load, release, forward};

@@ -432,7 +432,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     return 0;
 }
 
-/* The keys of an indexer that have not filled a pooled one yet. */
-static bool recurs(const struct decoder *d) { return d->spec.mla.index.pool; }
+/* But for the keys of an indexer that have not filled a pooled one yet. */
+static bool stateless(const struct decoder *d) { return !d->spec.mla.index.pool; }
 
-const struct sublayer_ops mixer_mla = {"mla", width, load, release, forward, keeps, recurs};
+const struct sublayer_ops mixer_mla = {"mla", width, load, release, forward, keeps, stateless};

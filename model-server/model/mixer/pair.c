@@ -79,5 +79,4 @@ const struct sublayer_ops mixer_pair = {.name = "attention beside mamba2",
                                         .free = release,
                                         .store = store,
                                         .forward = forward,
-                                        .kv = keeps,
-                                        .recurs = layer_recurs};
+                                        .kv = keeps};

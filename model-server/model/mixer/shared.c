@@ -223,5 +223,4 @@ const struct sublayer_ops mixer_shared = {.name = "recurrence with a shared bloc
                                           .load = load,
                                           .free = release,
                                           .forward = forward,
-                                          .kv = keeps,
-                                          .recurs = layer_recurs};
+                                          .kv = keeps};

@@ -158,4 +158,5 @@ static inline int fleet_rig_set_up(void **state)
     signal(SIGPIPE, SIG_IGN);
     return temp_begin(state);
 }
+static inline int fleet_rig_tear_down(void **state) { return temp_end(state); }
 #endif

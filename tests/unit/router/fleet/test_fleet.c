@@ -285,5 +285,5 @@ int main(void)
         cmocka_unit_test(other_models_are_refused),
         cmocka_unit_test(what_cannot_start_says_why),
     };
-    return cmocka_run_group_tests(tests, fleet_rig_set_up, temp_end);
+    return cmocka_run_group_tests(tests, fleet_rig_set_up, fleet_rig_tear_down);
 }

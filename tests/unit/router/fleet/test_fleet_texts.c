@@ -183,5 +183,5 @@ int main(void)
         cmocka_unit_test(a_client_that_left_does_not_wait),
         cmocka_unit_test(a_replica_that_is_listed_no_longer_loses_no_texts),
     };
-    return cmocka_run_group_tests(tests, fleet_rig_set_up, temp_end);
+    return cmocka_run_group_tests(tests, fleet_rig_set_up, fleet_rig_tear_down);
 }
