@@ -142,6 +142,7 @@ CASES = {
     "big_bird_classify": dict(model_type="big_bird", num_labels=3, kind="classify"),
     # a ReLU and a bias of layer 0; heads that are together wider than the stream; texts reach past the farthest bucket
     "t5": dict(model_type="t5", d_kv=24, feed_forward_proj="relu", relative_attention_max_distance=40, kind="encoder"),
+    "t5_act": dict(model_type="t5", d_kv=24, feed_forward_proj="relu", dense_act_fn="gelu", is_gated_act=True, kind="encoder", much=0.15),
     "flan_t5": dict(model_type="t5", d_kv=8, feed_forward_proj="gated-gelu", relative_attention_num_buckets=16, kind="encoder", much=0.15),
     "mt5": dict(model_type="mt5", d_kv=16, feed_forward_proj="gated-gelu", kind="encoder", dense=[192], much=0.15),
     "umt5": dict(model_type="umt5", d_kv=16, feed_forward_proj="gated-gelu", kind="encoder", much=0.15),

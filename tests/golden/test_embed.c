@@ -112,6 +112,7 @@ static const char *const dirs[] = {
     MADE "jina_flash",
     MADE "jina_flash_mean",
     MADE "t5",
+    MADE "t5_act",
     MADE "flan_t5",
     MADE "mt5",
     MADE "umt5",

@@ -34,20 +34,23 @@ static const struct arch *choose(struct config *c)
     return NULL;
 }
 
-/* feed_forward_proj: an activation, or "gated-" and an activation. */
+/* feed_forward_proj: an activation, or "gated-" and an activation. What transformers makes of it is
+ * in its files, too, and is read instead of it. */
 static void configure_mlp(struct config *c, struct decoder_spec *s, const char *def)
 {
     static const char gated[] = "gated-";
     const char *key = "feed_forward_proj", *word = config_str_or(c, key, def);
     const size_t n = sizeof(gated) - 1;
     const bool gate = strncmp(word, gated, n) == 0;
-    s->mlp = gate ? MLP_GATED : MLP_PLAIN;
+    s->mlp = config_bool_or(c, "is_gated_act", gate) ? MLP_GATED : MLP_PLAIN;
     if (gate)
         word += n;
     if (gate && strcmp(word, "gelu") == 0)
         s->act = ACT_GELU_TANH; /* as the first gated models were trained */
     else
         s->act = config_act_word(c, key, word);
+    if (json_get(c->root, "dense_act_fn"))
+        s->act = config_act(c, "dense_act_fn", "relu");
 }
 
 /* With both_ways half of the buckets are for each direction, and half of those for one distance
