@@ -217,11 +217,11 @@ $(B)/bin/$(1): $(B)/obj/$(1)/main.o $(B)/lib/lib$(1).a $(B)/lib/libcommon.a $(B)
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
 
-# A test is compiled apart from its link: the compiler cache keeps the one, and the other is a fraction of a second. The time of unit tests
-# is the programs', so they are not optimised, which takes a third of the compiler's time; the sanitizers' build has the warnings for which
-# it has to optimise.
+# A test is compiled apart from its link: the compiler cache keeps the one, and the other is a fraction of a second. The time of unit and
+# golden tests is the programs', so they are not optimised, which takes a third of the compiler's time; the sanitizers' build has the warnings
+# for which it has to optimise.
 ifeq ($(VARIANT),)
-$(B)/obj/tests/unit/%.o: OPT := -O0 -g
+$(B)/obj/tests/unit/%.o $(B)/obj/tests/golden/%.o: OPT := -O0 -g
 endif
 $(B)/obj/tests/%.o: tests/%.c | $(GEN)
 	@mkdir -p $(@D)
