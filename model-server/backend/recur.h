@@ -53,10 +53,10 @@ struct conv {
  *          Not on GPUs */
 enum recur_kind { RECUR_DELTA, RECUR_SSM, RECUR_SCAN, RECUR_FIXED, RECUR_GATED, RECUR_RWKV };
 
-/* What RECUR_RWKV has besides: vectors are [heads * key_dim], and rows as long. v becomes v +
- * (first
- * - v) sigmoid(blend + blend_bias). A head's result y is norm(y), a layer norm, plus (sum of q * k
- * * bonus) v; then it is multiplied by `gate`. Queries are the paper's receptance r. */
+/* What RECUR_RWKV has besides: vectors are [heads * key_dim], and rows as long. v moves towards
+ * `first` by the share sigmoid(blend + blend_bias). A head's result y is norm(y), a layer norm,
+ * plus v times the sum of q k bonus; then it is multiplied by `gate`. Queries are the paper's
+ * receptance r. */
 struct rwkv {
     const float *erase, *replace, *bonus;
     const float *first, *blend, *blend_bias; /* NULL, all three: v stays as it is */
