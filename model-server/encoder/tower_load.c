@@ -252,8 +252,8 @@ static void load_front(struct loader *l, struct tower *t)
                                                    s->plain_positions ? "" : ".weight",
                                                    tower_position_rows(s), hidden));
     if (encoder_leading(s))
-        t->leading = host_vector(
-            l, loader_table(l, W_CLASS_TOKEN, NO_LAYER, "", encoder_leading(s) * hidden, 1));
+        t->leading = host_vector(l, loader_table(l, W_CLASS_TOKEN, NO_LAYER, "",
+                                                 (int64_t)encoder_leading(s) * hidden, 1));
     if (s->pool_standard) {
         t->pool_bias = host_vector(l, loader_table(l, W_POOL_BIAS, NO_LAYER, "", hidden, 1));
         t->pool_scale = host_vector(l, loader_table(l, W_POOL_SCALE, NO_LAYER, "", hidden, 1));

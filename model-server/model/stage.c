@@ -112,6 +112,7 @@ int stage_agree(struct decoder *d, struct err *e)
                 i, all[i][0], at);
         at += all[i][1];
     }
+    assert(!linked || d->ops->link_open); /* `links` of this rank */
     return linked ? d->ops->link_open(d->dev, d->stages, &d->link, e) : 0;
 }
 

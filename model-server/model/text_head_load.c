@@ -488,7 +488,7 @@ static int vector_stage(struct text_head *h, const struct text_head_options *o, 
 static int stage_of_file(struct text_head *h, const struct text_head_options *o, const char *choice,
                          const char *file, uint32_t out, struct err *e)
 {
-    char path[PATH_MAX], want[32];
+    char path[PATH_MAX], want[32], want_bias[16];
     struct tensor_file t;
     struct head_stage *s = &h->stages[0];
     if (!o->dir)
@@ -503,12 +503,13 @@ static int stage_of_file(struct text_head *h, const struct text_head_options *o,
     *s = (struct head_stage){.in = h->hidden, .out = out};
     h->n_stages = 1;
     snprintf(want, sizeof(want), "%u, %u", out, h->hidden);
+    snprintf(want_bias, sizeof(want_bias), "%u", out);
     if (!w || !b)
         rc = err_set(e, ERR_VALIDATION, "%s: no `weight` and `bias`", path);
     else if (w->n_dims != 2 || w->dims[0] != out || w->dims[1] != h->hidden)
         rc = tensor_wrong_shape(w, want, e);
     else if (b->n_dims != 1 || b->dims[0] != out)
-        rc = tensor_wrong_shape(b, strtok(want, ","), e);
+        rc = tensor_wrong_shape(b, want_bias, e);
     else if (!(s->w = malloc(n * sizeof(*s->w))) || !(s->b = malloc(out * sizeof(*s->b))))
         rc = err_nomem(e);
     else
