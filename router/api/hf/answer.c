@@ -2,7 +2,6 @@
  * question, as transformers' pipeline of that name finds them. */
 #include "common/json/json.h"
 #include "router/api/hf/hf.h"
-#include "router/call/embed_body.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,28 +175,20 @@ static int render(struct call *c, struct err *e)
 
 /* ---------------------------------------------------------------- the request */
 
-static uint32_t at_least_one(struct body *b, struct object o, const char *key, uint32_t usual)
-{
-    const struct opt_u64 v = body_u32(b, o, key);
-    if (v.set && !v.v)
-        body_fail(b, o, key, "`%s` must be positive", key);
-    return v.set ? (uint32_t)v.v : usual;
-}
-
 static void read_parameters(const struct call *c, struct body *b, struct question *q,
                             struct text_windows_ask *w)
 {
     bool given;
     const struct object o = body_object(b, body_root(b), "parameters", &given);
     const uint32_t limit = edge_limits(c->edge)->max_input_tokens;
-    q->top = at_least_one(b, o, "top_k", 1);
-    q->most_tokens = at_least_one(b, o, "max_answer_len", USUAL_TOKENS);
+    q->top = hf_positive(b, o, "top_k", 1);
+    q->most_tokens = hf_positive(b, o, "max_answer_len", USUAL_TOKENS);
     q->words = body_opt_bool(b, o, "align_to_words", true);
     q->may_fail = body_opt_bool(b, o, "handle_impossible_answer", false);
     q->none = 1;
     w->most =
-        at_least_one(b, o, "max_seq_len", limit && limit < USUAL_WINDOW ? limit : USUAL_WINDOW);
-    w->most_before = at_least_one(b, o, "max_question_len", UINT32_MAX);
+        hf_positive(b, o, "max_seq_len", limit && limit < USUAL_WINDOW ? limit : USUAL_WINDOW);
+    w->most_before = hf_positive(b, o, "max_question_len", UINT32_MAX);
     const struct opt_u64 shared = body_u32(b, o, "doc_stride");
     w->shared = shared.set                   ? (uint32_t)shared.v
                 : w->most / 2 < USUAL_SHARED ? w->most / 2

@@ -1,7 +1,6 @@
 /* Labels of texts: the most probable ones, or a request's own by entailment. */
 #include "common/json/json.h"
 #include "router/api/hf/hf.h"
-#include "router/call/embed_body.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -34,6 +33,21 @@ const char *hf_label_name(const struct call *c, uint32_t i, char spare[HF_LABEL_
     const struct infer_limits *l = edge_limits(c->edge);
     snprintf(spare, HF_LABEL_CAP, "LABEL_%u", i);
     return i < l->n_labels ? l->labels[i] : spare;
+}
+
+uint32_t hf_positive(struct body *b, struct object o, const char *key, uint32_t usual)
+{
+    const struct opt_u64 v = body_u32(b, o, key);
+    if (v.set && !v.v)
+        body_fail(b, o, key, "`%s` must be positive", key);
+    return v.set ? (uint32_t)v.v : usual;
+}
+
+void hf_only_texts(struct body *b, const struct text_input *in, uint32_t n)
+{
+    for (uint32_t i = 0; !b->failed && i < n; i++)
+        if (!in[i].text)
+            body_fail(b, body_root(b), "inputs", "texts are expected, not ids");
 }
 
 static void scores_of(const struct call *c, const float *logits, uint32_t n, enum function f,
@@ -100,13 +114,10 @@ int hf_classify(struct call *c, struct err *e)
         return -1;
     const struct object o = body_object(&b, body_root(&b), "parameters", &given);
     if (!b.failed && json_get(o.json, "candidate_labels"))
-        return hf_zero_shot(c, e);
+        return hf_zero_shot(c, &b, e);
     ask.in = body_texts(&b, body_root(&b), "inputs", &ask.n, &batch);
     q->function = read_function(&b, o);
-    const struct opt_u64 top = body_u32(&b, o, "top_k");
-    if (top.set && !top.v)
-        body_fail(&b, o, "top_k", "`top_k` must be positive");
-    q->top = (uint32_t)top.v;
+    q->top = hf_positive(&b, o, "top_k", 0);
     if (b.failed || texts_count(c, ask.n, texts_most(c), e))
         return -1;
     return call_texts(c, &ask, tasks, render, q, e);

@@ -2,7 +2,6 @@
  * gives them. */
 #include "common/json/json.h"
 #include "router/api/hf/hf.h"
-#include "router/call/embed_body.h"
 #include <string.h>
 
 enum { USUAL_TOP = 5, MOST_TARGETS = 1024 };
@@ -169,13 +168,8 @@ int hf_fill(struct call *c, struct err *e)
         return -1;
     const struct object o = body_object(&b, body_root(&b), "parameters", &given);
     const struct text_input *in = body_texts(&b, body_root(&b), "inputs", &q->n_texts, &q->batch);
-    const struct opt_u64 top = body_u32(&b, o, "top_k");
-    q->top = top.set ? (uint32_t)top.v : USUAL_TOP;
-    if (top.set && !top.v)
-        body_fail(&b, o, "top_k", "`top_k` must be positive");
-    for (uint32_t i = 0; !b.failed && i < q->n_texts; i++)
-        if (!in[i].text)
-            body_fail(&b, body_root(&b), "inputs", "texts are expected, not ids");
+    q->top = hf_positive(&b, o, "top_k", USUAL_TOP);
+    hf_only_texts(&b, in, q->n_texts);
     if (read_targets(c, &b, o, q, e) || b.failed || texts_count(c, q->n_texts, texts_most(c), e))
         return -1;
     return find_masks(c, in, q, &ask, e) || call_texts(c, &ask, tasks, render, q, e) ? -1 : 0;

@@ -4,7 +4,6 @@
 #include "common/utf8.h"
 #include "router/api/hf/groups.h"
 #include "router/api/hf/hf.h"
-#include "router/call/embed_body.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,9 +201,7 @@ int hf_tokens(struct call *c, struct err *e)
     if (!json_get(o.json, "ignore_labels"))
         q->ignored = outside, q->n_ignored = 1;
     const struct opt_u64 shared = body_u32(&b, o, "stride");
-    for (uint32_t i = 0; !b.failed && i < q->n; i++)
-        if (!in[i].text)
-            body_fail(&b, body_root(&b), "inputs", "texts are expected, not ids");
+    hf_only_texts(&b, in, q->n);
     if (b.failed || texts_count(c, q->n, texts_most(c), e))
         return -1;
     if (!(q->texts = ARENA_NEW(&c->arena, struct text_windows, q->n)))

@@ -3,7 +3,6 @@
 #include "common/json/json.h"
 #include "common/text.h"
 #include "router/api/hf/hf.h"
-#include "router/call/embed_body.h"
 #include <math.h>
 #include <string.h>
 #include <strings.h>
@@ -113,32 +112,27 @@ static void hypotheses(struct body *b, struct object o, const struct labelled *q
 }
 
 /* Long texts are cut, as in the pipeline. */
-int hf_zero_shot(struct call *c, struct err *e)
+int hf_zero_shot(struct call *c, struct body *b, struct err *e)
 {
     static const unsigned tasks = 1u << TASK_CLASSIFY;
-    struct body b;
     struct texts_ask ask = {.plain = true, .truncate = true};
     struct labelled *q = ARENA_NEW(&c->arena, struct labelled, 1);
     bool given;
     uint32_t n;
     if (!q)
         return err_nomem(e);
-    if (texts_open(c, &b, tasks, e))
-        return -1;
-    const struct object o = body_object(&b, body_root(&b), "parameters", &given);
-    const struct text_input *texts = body_texts(&b, body_root(&b), "inputs", &n, &q->batch);
-    read_labels(&b, o, q);
-    if (b.failed || texts_count(c, n, texts_most(c), e))
+    const struct object o = body_object(b, body_root(b), "parameters", &given);
+    const struct text_input *texts = body_texts(b, body_root(b), "inputs", &n, &q->batch);
+    read_labels(b, o, q);
+    if (b->failed || texts_count(c, n, texts_most(c), e))
         return -1;
     ask.n = n * q->n;
     struct text_input *in = ARENA_NEW(&c->arena, struct text_input, ask.n);
     if (!in)
         return err_nomem(e);
-    hypotheses(&b, o, q, in);
-    for (uint32_t i = 0; !b.failed && i < n; i++)
-        if (!texts[i].text)
-            body_fail(&b, body_root(&b), "inputs", "texts are expected, not ids");
-    if (b.failed)
+    hypotheses(b, o, q, in);
+    hf_only_texts(b, texts, n);
+    if (b->failed)
         return -1;
     for (uint32_t i = ask.n; i-- > 0;) {
         const struct text_input *t = &texts[i / q->n];

@@ -1,7 +1,7 @@
 /* Loading: what a checkpoint that does not fit its config.json is told, and what model_info() says.
  */
 #include "common/json/json.h"
-#include "model-server/model/model.h"
+#include "model-server/model/model_impl.h"
 #include "tests/temp_folder.h"
 #include "tests/unit/test.h"
 #include <string.h>
@@ -98,6 +98,27 @@ static void measured_weights_are_what_a_load_takes(void **state)
         const double would = (double)weight_bytes(true, quants[i]);
         const double does = (double)weight_bytes(false, quants[i]);
         assert_true(would > 0.98 * does && would < 1.02 * does);
+    }
+}
+
+/* Only where products round activations to 8 bits. */
+static void attention_rounds_beside_such_products(void **state)
+{
+    static const enum quant quants[] = {QUANT_NONE, QUANT_INT8, QUANT_FP8, QUANT_W8A8, QUANT_INT4};
+    (void)state;
+    for (size_t i = 0; i < sizeof(quants) / sizeof(quants[0]); i++) {
+        struct err e = ERR_INIT;
+        struct comm c = *comm_solo();
+        struct device *own = own_device();
+        struct model *m = model_load(
+            "models/demo",
+            &(struct model_options){
+                .ops = &backend_cpu, .dev = own, .comm = &c, .dtype = -1, .quant = quants[i]},
+            &e);
+        assert_non_null(m);
+        assert_int_equal(m->d.kv_rounds, quants[i] == QUANT_W8A8 || quants[i] == QUANT_INT4);
+        model_free(m);
+        backend_cpu.close(own);
     }
 }
 
@@ -386,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_logits_are_not_copied),
         cmocka_unit_test(test_odd_addresses),
         cmocka_unit_test(measured_weights_are_what_a_load_takes),
+        cmocka_unit_test(attention_rounds_beside_such_products),
         cmocka_unit_test(weights_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, start, stop);
