@@ -114,4 +114,11 @@ static inline int configure(const char *keys, const char *base, struct decoder_s
 #define OVIS2                                                                                      \
     "\"model_type\":\"ovis2\",\"text_config\":{\"model_type\":\"qwen2\"," SIZES                    \
     "},\"vision_config\":{\"vocab_size\":45}"
+
+static inline void accepted(const char *keys, const char *base, struct decoder_spec *s)
+{
+    struct err e = ERR_INIT;
+    if (configure(keys, base, s, &e))
+        fail_msg("%s", e.msg);
+}
 #endif
