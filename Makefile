@@ -98,7 +98,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test vary-arch vary-keys vary-embed vary-encoders vary-tasks vary-pixels cross cross-serve soak soak-service unit unit-build jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers sentences fuzz fuzz-build fuzz-replay \
+.PHONY: all help deps run test slim vary-arch vary-keys vary-embed vary-encoders vary-tasks vary-pixels cross cross-serve soak soak-service unit unit-build jitter jitter-service integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers sentences fuzz fuzz-build fuzz-replay \
         distclean demo docs-pages docs-deps docs-site arm64 arm64-check
 .PHONY: FORCE
 .SECONDARY:
@@ -217,6 +217,30 @@ $(B)/bin/$(1): $(B)/obj/$(1)/main.o $(B)/lib/lib$(1).a $(B)/lib/libcommon.a $(B)
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
 
+# The same three in one program for the image, where size counts: what is C++ or parses no secrets is linked from archives, gRPC without what
+# its clients and servers of one cluster never use. TLS, libcurl, libc and the libraries that these need stay shared.
+SLIM_DIR    ?= $(B)/slim
+UNUSED_GRPC := RegisterExtraFilters RegisterRlsLbPolicy RegisterGrpcLbPolicy RegisterRingHashLbPolicy RegisterWeightedTargetLbPolicy \
+               RegisterOutlierDetectionLbPolicy RegisterPriorityLbPolicy FaultInjectionFilterRegister RegisterFakeResolver
+SLIM_UNUSED  = $(foreach f,$(UNUSED_GRPC),-Wl,--defsym=_ZN9grpc_core$(shell printf %s $f | wc -c)$fEPNS_17CoreConfiguration7BuilderE=unused_grpc)
+SLIM_SHARED := ssl crypto z dl rt atomic
+SLIM_GRPC    = $(filter-out $(SLIM_SHARED:%=-l%),$(shell pkg-config --static --libs-only-l grpc))
+SLIM_LIBS    = -Wl,-Bstatic -Wl,--start-group $(SLIM_GRPC) -Wl,--end-group -lprotobuf-c -lmicrohttpd -lpcre2-8 -lutf8proc -lsqlite3 -lpng -ljpeg \
+               -lwebp -lwebpdemux -lgif -lseccomp -lzmq -lsodium -lnorm -lprotokit -lpgm -lbsd -lmd -lstdc++ \
+               -Wl,-Bdynamic -lssl -lcrypto -lgnutls -lwslay -lcjson -lcurl -lz -lzstd -lgssapi_krb5 -lm -lpthread -ldl
+define part
+$(B)/obj/slim/$(1).o: $(B)/obj/$(1)/main.o $(B)/lib/lib$(1).a
+	@mkdir -p $$(@D)
+	$$(Q)$$(LD) -r $$^ -o $$@ && objcopy --redefine-sym main=$(subst -,_,$(1))_main --keep-global-symbol=$(subst -,_,$(1))_main $$@
+endef
+$(foreach p,$(PROGRAMS),$(eval $(call part,$(p))))
+slim: $(SLIM_DIR)/$(PRODUCT)  ## the three programs as one with fewer shared libraries, in build/slim: what the image holds
+$(SLIM_DIR)/$(PRODUCT): $(B)/obj/common/main.o $(PROGRAMS:%=$(B)/obj/slim/%.o) $(B)/lib/libcommon.a $(B)/lib/libproto.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(LINK) $(SLIM) -Wl,-t $^ $(SLIM_UNUSED) $(SLIM_LIBS) -o $@ > $@.files
+	$(Q)for p in $(PROGRAMS); do ln -f $@ $(@D)/$$p; done
+
 # A test is compiled apart from its link: the compiler cache keeps the one, and the other is a fraction of a second. The time of unit and
 # golden tests is the programs', so they are not optimised, which takes a third of the compiler's time; the sanitizers' build has the warnings
 # for which it has to optimise.
@@ -246,7 +270,7 @@ run: $(BUILD)/.deps    ## install what is missing, build, serve the bundled demo
 # One make builds for all tests, so that no core is idle while packages come from the network, or between one part and the next.
 # What cannot be built fails once more, where it is counted.
 test: $(BUILD)/.deps   ## everything that can be tested here: unit, kernels, golden, integration (SAN=1 for sanitizers)
-	@$(MAKE) $(TEST_ARCHS) -k all unit-build collected || $(MAKE) $(TEST_ARCHS) all
+	@$(MAKE) $(TEST_ARCHS) -k all $(if $(VARIANT),,slim) unit-build collected || $(MAKE) $(TEST_ARCHS) all
 	@tests/verdict '$(MAKE) unit' '$(MAKE) $(TEST_ARCHS) integration'
 
 # A run of `make test` is like the run before. Here every round draws its seeds anew, and says how to repeat it.
@@ -488,24 +512,24 @@ deb-test: $(VENV)/.ok   ## the package of make deb in a fresh Debian, run by sys
 	@PACKAGE=$$(ls $(BUILD)/deb/$(PRODUCT)_$(VERSION)_*.deb) $(PYTHON) -m pytest -q -rs integration/test_package.py
 
 # ---------------------------------------------------------------- images
-# The last stage of docker/Dockerfile, from the programs in BIN_DIR; CUDA=1 adds the plugin, NCCL=PATH that library. Needs no registry and no base image.
+# The last stage of docker/Dockerfile, from the program in SLIM_DIR; CUDA=1 adds the plugin, NCCL=PATH that library. Needs no registry and no base image.
 IMAGE     := localhost/$(PRODUCT):$(VERSION)$(if $(CUDA),-cuda)
 IMAGE_DIR := $(BUILD)/image$(if $(CUDA),-cuda)
 CONTAINER_DEB := buildah podman runc catatonit
-image: $(BINS) $(if $(CUDA),cuda)  ## an image as a tar in build/image, in Docker's format (apt-get install buildah runc); CUDA=1: with the plugin
+image: slim $(if $(CUDA),cuda)  ## an image as a tar in build/image, in Docker's format (apt-get install buildah runc); CUDA=1: with the plugin
 	@$(MAKE) image-files
 
-image-files:           ## the same from programs that are already built in BIN_DIR
+image-files:           ## the same from what is already built in SLIM_DIR
 	@command -v buildah >/dev/null || { echo "make image needs: $(CONTAINER_DEB)"; exit 1; }
 	rm -rf $(IMAGE_DIR) && mkdir -p $(IMAGE_DIR)/context
-	docker/rootfs.sh $(BIN_DIR) $(IMAGE_DIR)/context/out $(if $(CUDA),$(BIN_DIR)/backend-cuda.so $(NCCL))
+	docker/rootfs.sh $(SLIM_DIR) $(IMAGE_DIR)/context/out $(if $(CUDA),$(BIN_DIR)/backend-cuda.so $(NCCL))
 	buildah bud --quiet --format docker --isolation chroot --timestamp 0 --build-context build=$(abspath $(IMAGE_DIR)/context) \
 	  -f docker/Dockerfile -t $(IMAGE) $(IMAGE_DIR)/context
 	buildah push --quiet $(IMAGE) docker-archive:$(IMAGE_DIR)/$(PRODUCT)-$(VERSION).tar:$(IMAGE)
 	rm -rf $(IMAGE_DIR)/context
 	@ls -l $(IMAGE_DIR)
 
-image-test: $(BINS) $(VENV)/.ok  ## run the image under podman: read-only, any uid, no capabilities, drain, health, a pod
+image-test: slim $(BINS) $(VENV)/.ok  ## run the image under podman: read-only, any uid, no capabilities, drain, health, a pod
 	@BIN_DIR=$(B)/bin $(PYTHON) -m pytest -q -rs integration/test_image.py
 
 -include $(wildcard model-server/backend/cuda/rules.mk)

@@ -1,32 +1,36 @@
 #!/bin/sh
-# rootfs.sh BIN_DIR DEST [PLUGIN [NCCL]] - writes everything that an image holds into the empty folder DEST.
+# rootfs.sh SLIM_DIR DEST [PLUGIN [NCCL]] - writes everything that an image holds into the empty folder DEST.
 #
-# The programs, the libraries that ldd finds for them, the loader, CA certificates, a user, the demo model and the
-# licences of all of it; no shell, no package manager. PLUGIN is backend-cuda.so of the CUDA variant, NCCL the library that
-# several GPUs need; the driver's libraries (libcuda) come from the host. Runs on the Debian that the programs were built on.
+# The program of `make slim` with its three names, the libraries that ldd finds for it, the loader, CA certificates, a user,
+# the demo model in 8 bits and the licences of all of it; no shell, no package manager. PLUGIN is backend-cuda.so of the CUDA
+# variant, NCCL the library that several GPUs need; the driver's libraries (libcuda) come from the host. Runs on the Debian
+# that the program was built on.
 set -eu
-bin=$1 dest=$2 plugin=${3:-} nccl=${4:-}
+slim=$1 dest=$2 plugin=${3:-} nccl=${4:-}
 here=$(cd "$(dirname "$0")/.." && pwd)
 product=$(sed -n 's/^PRODUCT *:= *//p' "$here/Makefile")
 version=$(cat "$here/VERSION")
 libexec=$dest/usr/libexec/$product
 share=$dest/usr/share/$product
 
-mkdir -p "$dest/usr/bin" "$dest/usr/lib" "$dest/usr/lib64" "$libexec" "$share/models/demo" "$dest/etc/ssl/certs" \
+mkdir -p "$dest/usr/bin" "$dest/usr/lib" "$dest/usr/lib64" "$libexec" "$share/models" "$dest/etc/ssl/certs" \
     "$dest/tmp" "$dest/data" "$dest/proc" "$dest/sys" "$dest/dev"
 ln -s usr/lib "$dest/lib"
 ln -s usr/lib64 "$dest/lib64"
 ln -s usr/bin "$dest/bin"
 chmod 1777 "$dest/tmp" "$dest/data" # any user: sockets, and the cache of the hub
 
-for p in launcher router model-server; do install -m 755 "$bin/$p" "$libexec/"; done
+install -m 755 "$slim/$product" "$libexec/launcher"
 [ -z "$plugin" ] || install -m 755 "$plugin" "$libexec/backend-cuda.so"
 strip "$libexec"/*
+for p in router model-server; do ln "$libexec/launcher" "$libexec/$p"; done # links of files: /proc tells which one runs
 for p in launcher router; do ln -s "../libexec/$product/$p" "$dest/usr/bin/text-generation-$p"; done
 ln -s "../libexec/$product/model-server" "$dest/usr/bin/text-generation-server"
-for f in config.json generation_config.json model.safetensors tokenizer.json tokenizer_config.json; do
-    install -m 644 "$here/models/demo/$f" "$share/models/demo/"
-done
+"$libexec/model-server" quantize --method rtn --bits 8 "$here/models/demo" "$share/models/demo" >"$dest/quantize.log" 2>&1 || {
+    cat "$dest/quantize.log" >&2
+    exit 1
+}
+rm "$dest/quantize.log" "$share/models/demo/expected.json" "$share/models/demo/README.md" # those of 16 bits
 
 # Libraries keep the folder that the loader looks for them in; /lib and /usr/lib are one.
 libraries=$(for p in "$libexec"/*; do ldd "$p"; done | sed -n 's|.*[ \t]\(/[^ ]*\) (0x.*|\1|p' | sort -u)
@@ -53,9 +57,11 @@ printf 'root:x:0:\n' >"$dest/etc/group"
 printf 'hosts: files dns\n' >"$dest/etc/nsswitch.conf"
 printf 'ID=%s\nVERSION_ID=%s\nPRETTY_NAME="%s %s"\n' "$product" "$version" "$product" "$version" >"$dest/etc/os-release"
 
-# Of the programs and of every library's package.
+# Of the program and of every library's package, of those as well that it was linked with.
 install -D -m 644 "$here/LICENSE" "$dest/usr/share/doc/$product/copyright"
 packages=$dest/usr/share/doc/$product/packages
+linked=$(sed -n 's|^(*\(/[^()]*\.a\).*|\1|p' "$slim/$product.files" | sort -u | xargs realpath | sort -u)
+libraries="$libraries $linked"
 for lib in $libraries; do # dpkg may know it with /usr or without
     printf '%s\n/usr%s\n' "${lib#/usr}" "${lib#/usr}"
 done | xargs dpkg -S 2>/dev/null >"$packages.found" || true

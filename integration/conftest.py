@@ -4,7 +4,9 @@ of several workers, and shards have one thread, which none of them waits for whi
 
 import gc
 import os
+import subprocess
 
+import pytest
 import serving
 
 # By the processor time of each file with its services, or by --durations=50 of a whole run, the longest first; one that starts late has
@@ -30,6 +32,17 @@ def pytest_collection_finish():
     """What all the tests are made of is not searched for garbage again."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="session")
+def slim():
+    """The folder of `make slim`, what the image holds."""
+    if os.environ.get("SAN"):
+        pytest.skip("the image has no sanitizers")
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    done = subprocess.run(["make", "-C", serving.ROOT, "slim"], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return serving.ROOT / "build/slim"
 
 
 def pytest_sessionfinish(exitstatus):
