@@ -101,6 +101,27 @@ class Process:
     def alive(self):
         return self.p.poll() is None
 
+    def children(self):
+        """pids of all processes below the launcher."""
+        out, todo = [], [self.p.pid]
+        while todo:
+            pid = todo.pop()
+            for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+                with contextlib.suppress(OSError):  # a thread may end meanwhile
+                    kids = [int(k) for k in task.read_text().split()]
+                    out += kids
+                    todo += kids
+        return out
+
+    def shards(self):
+        """pids of those that live; they may be gone when this returns."""
+        out = []
+        for pid in self.children():
+            with contextlib.suppress(OSError):
+                if pathlib.Path(os.readlink(f"/proc/{pid}/exe")).name == "model-server":
+                    out.append(pid)
+        return sorted(out)
+
     def stop(self, sig=signal.SIGTERM, timeout=20):
         """Signal and wait; the exit code (negative: killed by that signal)."""
         if self.alive():
@@ -177,27 +198,6 @@ class Service(Process):
         a = requests.get(self.url + "/debug/audit", timeout=20 * SLOW).json()
         assert a["scheduler"] is None or a["scheduler"]["balanced"], a
         return a
-
-    def children(self):
-        """pids of all processes below the launcher."""
-        out, todo = [], [self.p.pid]
-        while todo:
-            pid = todo.pop()
-            for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-                with contextlib.suppress(OSError):  # a thread may end meanwhile
-                    kids = [int(k) for k in task.read_text().split()]
-                    out += kids
-                    todo += kids
-        return out
-
-    def shards(self):
-        """pids of those that live; they may be gone when this returns."""
-        out = []
-        for pid in self.children():
-            with contextlib.suppress(OSError):
-                if pathlib.Path(os.readlink(f"/proc/{pid}/exe")).name == "model-server":
-                    out.append(pid)
-        return sorted(out)
 
     def kill_shard(self):
         """SIGKILL for the first shard; returns when the launcher has started another."""

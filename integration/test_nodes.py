@@ -1,5 +1,8 @@
 """A model on several machines: here two launchers on one machine, each with its own ranks, connected by TCP."""
 
+import concurrent.futures
+import contextlib
+import os
 import random
 import re
 import signal
@@ -9,7 +12,7 @@ import time
 
 import pytest
 from deep import other_weights
-from serving import BIN, DEMO, SLOW, Process, Service, scratch
+from serving import BIN, DEMO, SLOW, Process, Service, scratch, wait_for
 
 BODY = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 24, "details": True}}
 
@@ -23,11 +26,11 @@ class Machine(Process):
         super().__init__([*argv, *args], folder=folder)
 
 
-def start(nodes, num_shard, timeout=60, args=(), port=None, models=(), more=()):
+def start(nodes, num_shard, timeout=60, args=(), port=None, models=(), more=(), launch_others=True):
     """Machine 0, which is not waited for, and the others; `models` and `more` are theirs alone."""
     meet = ["--nnodes", nodes, "--master-addr", "127.0.0.1", "--master-port", port or master_port(), "--device", "cpu"]
     meet += ["--threads", 1, "--rendezvous-timeout", timeout, "--max-total-tokens", 256, *args]
-    others = [Machine(r, [*meet, "--num-shard", num_shard, *more], *models) for r in range(1, nodes)]
+    others = [Machine(r, [*meet, "--num-shard", num_shard, *more], *models) for r in range(1, nodes) if launch_others]
     return Service(DEMO, num_shard, ["--node-rank", 0, *meet], ready=False), others
 
 
@@ -111,8 +114,8 @@ def test_a_machine_with_another_model_is_refused(tmp_path, other):
 
 
 @pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGTERM])
-def test_a_lost_machine_ends_the_others_with_one_clear_line(sig):
-    master, others = start(2, 2)
+def test_without_restarts_a_lost_machine_ends_the_others_with_one_clear_line(sig):
+    master, others = start(2, 2, args=["--max-shard-restarts", 0])
     try:
         master.wait_ready()
         tokens(master)
@@ -124,13 +127,88 @@ def test_a_lost_machine_ends_the_others_with_one_clear_line(sig):
         end_all([master, *others])
 
 
-def test_machine_0_killed_ends_the_others():
-    master, others = start(2, 2)
+def test_without_restarts_machine_0_killed_ends_the_others():
+    master, others = start(2, 2, args=["--max-shard-restarts", 0])
     try:
         master.wait_ready()
         master.p.kill()
         assert wait_end(others[0], 20) == 1
         assert "rank 0 (127.0.0.1) died" in cause(others[0]), others[0].log[-3000:]
+    finally:
+        end_all([master, *others])
+
+
+# ---------------------------------------------------------------- ranks that come back
+
+LONG = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 220, "seed": 7, "do_sample": True, "details": True}}
+
+
+@contextlib.contextmanager
+def streams(master, n=4):
+    """Requests that are running inside, and have the tokens that they have without a loss when it ends."""
+    want = master.post("/generate", LONG).json()
+    with concurrent.futures.ThreadPoolExecutor(n) as pool:
+        asked = [pool.submit(master.post, "/generate", LONG) for _ in range(n)]
+        wait_for(lambda: master.metric("tgi_batch_current_size"))
+        yield
+        for a in asked:
+            assert a.result().status_code == 200 and a.result().json()["details"]["tokens"] == want["details"]["tokens"]
+
+
+@pytest.mark.parametrize("nodes, at", [(2, 0), (2, 1), (4, 2)])
+def test_streams_go_on_when_a_rank_is_lost(nodes, at):
+    master, others = start(nodes, nodes)
+    try:
+        master.wait_ready()
+        with streams(master):
+            os.kill([master, *others][at].shards()[0], signal.SIGKILL)
+        assert all("Restarting the shards" in p.log for p in (master, *others))
+        assert master.stop() == 0
+        assert [wait_end(p) for p in others] == [0] * len(others)
+    finally:
+        end_all([master, *others])
+
+
+@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGTERM])
+def test_streams_go_on_when_a_machine_is_replaced(sig):
+    master, others = start(4, 4)
+    try:
+        master.wait_ready()
+        with streams(master):
+            others[0].p.send_signal(sig)
+            wait_end(others[0])
+            master.wait_log("Restarting the shards")
+            others.append(Process(others.pop(0).argv))
+        assert master.stop() == 0
+        assert [wait_end(p) for p in others] == [0, 0, 0]
+    finally:
+        end_all([master, *others])
+
+
+def test_machines_wait_for_machine_0():
+    port = master_port()
+    master, others = start(2, 2, port=port)
+    try:
+        master.wait_ready()
+        want = tokens(master)
+        master.p.kill()
+        others[0].wait_log("Restarting the shards")
+        master = start(1 + len(others), 2, port=port, launch_others=False)[0]
+        master.wait_ready()
+        assert tokens(master) == want
+        assert master.stop() == 0 and wait_end(others[0]) == 0
+    finally:
+        end_all([master, *others])
+
+
+def test_a_machine_that_does_not_come_back_is_named():
+    master, others = start(2, 2, timeout=3, args=["--max-shard-restarts", 2])
+    try:
+        master.wait_ready()
+        others[0].p.kill()
+        assert wait_end(master, 30) == 1
+        assert "rank 1 of machine 1 did not come within 3 s" in cause(master), master.log[-3000:]
+        assert master.log.count("Restarting the shards") == 2
     finally:
         end_all([master, *others])
 

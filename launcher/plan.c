@@ -265,10 +265,7 @@ const char *plan_first_address(const struct config *cfg, struct arena *a)
     return format(a, "unix:%s%s-%u", prefix, cfg->replicas > 1 ? "-r0" : "", rank);
 }
 
-bool plan_restarts(const struct plan *p)
-{
-    return p->cfg->max_shard_restarts > 0 && p->cfg->nnodes == 1;
-}
+bool plan_restarts(const struct plan *p) { return p->cfg->max_shard_restarts > 0; }
 
 /* In seconds, as long as loading may take; a day means no limit. */
 static uint32_t return_timeout(const struct plan *p)

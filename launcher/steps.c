@@ -120,13 +120,14 @@ static void download_lost(struct supervisor *s, enum child_role role, uint32_t r
 }
 
 /* ---------------------------------------------------------------- RESTARTING */
-/* Only under a router that waits, and not too often. Shards that never served may fail the same way
- * again and report why, so they are not restarted; except once after SIGKILL, which the kernel may
- * send because of another process' memory. */
+/* Only under a router that waits, here or on machine 0, and not too often. Shards that never served
+ * may fail the same way again and report why, so they are not restarted; except once after SIGKILL,
+ * which the kernel may send because of another process' memory. */
 static bool may_restart(struct supervisor *s, const struct child *c)
 {
     const bool killed = WIFSIGNALED(c->status) && WTERMSIG(c->status) == SIGKILL;
-    return (s->served || (killed && !s->restarts.n)) && s->children[CHILD_ROUTER].alive &&
+    return (s->served || (killed && !s->restarts.n)) &&
+           (s->plan->first || s->children[CHILD_ROUTER].alive) &&
            restarts_left(&s->restarts, s->plan, clock_ms());
 }
 
@@ -230,9 +231,21 @@ static void loading_enter(struct supervisor *s)
     }
 }
 
+/* True of a shard that has ended in order, and only because those of machine 0 have. */
+static bool service_over(struct supervisor *s, const struct child *c)
+{
+    if (!s->plan->first || !WIFEXITED(c->status) || WEXITSTATUS(c->status))
+        return false;
+    log_msg(LOG_INFO, "machine 0 has ended");
+    step_stop(s);
+    return true;
+}
+
 static void loading_lost(struct supervisor *s, enum child_role role, uint32_t rank, struct child *c)
 {
     char child_name[32];
+    if (role == ROLE_SHARD && service_over(s, c))
+        return;
     if (role == ROLE_SHARD) {
         log_msg(LOG_ERROR, "Shard %" PRIu32 " failed to start", rank);
         rank_lost(s, "Shard cannot start", rank, c);
@@ -297,10 +310,9 @@ static void serving_enter(struct supervisor *s)
 
 static void serving_lost(struct supervisor *s, enum child_role role, uint32_t rank, struct child *c)
 {
-    if (role == ROLE_SHARD && s->plan->first && WIFEXITED(c->status) && !WEXITSTATUS(c->status)) {
-        log_msg(LOG_INFO, "machine 0 has ended");
-        step_stop(s);
-    } else if (role == ROLE_SHARD) {
+    if (role == ROLE_SHARD && service_over(s, c))
+        return;
+    if (role == ROLE_SHARD) {
         log_msg(LOG_ERROR, "Shard %" PRIu32 " crashed", rank);
         rank_lost(s, "Shard failed", rank, c);
     } else if (role == ROLE_ROUTER) {

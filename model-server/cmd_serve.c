@@ -185,14 +185,14 @@ struct stopper {
 };
 
 /* On the watch's thread. */
-static void rank_gone(void *arg, bool left, const char *why)
+static void rank_gone(void *arg, bool over, const char *why)
 {
     struct stopper *t = arg;
     struct rpc_server *server = atomic_load(&t->server);
     if (atomic_load(&t->asked))
         return;
     /* a rank that serves a router on another machine ends with it */
-    if (server && left && ranks_away(&t->shard->ranks)) {
+    if (server && over && ranks_away(&t->shard->ranks)) {
         log_msg(LOG_INFO, "%s: shutting down", why);
         rpc_server_stop(server);
         return;
@@ -406,6 +406,8 @@ static int serve(const struct serve_config *c, struct err *e)
     tracer_free(v.tracer);
     service_free(&v.service);
     process_close_within(0, true); /* memory of any size, and files */
+    if (v.shard.comm)
+        v.shard.comm->failed = rc < 0;
     shard_close(&v.shard);
     return rc;
 }

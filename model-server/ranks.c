@@ -104,7 +104,7 @@ struct ranks_watch {
     pthread_cond_t wake;
     bool over;
     struct comm *comm;
-    void (*fn)(void *arg, bool left, const char *why);
+    void (*fn)(void *arg, bool over, const char *why);
     void *arg;
 };
 
@@ -120,22 +120,28 @@ static bool pause_is_last(struct ranks_watch *w)
     return over;
 }
 
+/* When machine 0 ends the service, ranks of other machines close in order as well, and may be seen
+ * first. So their end is the loss of a rank only if machine 0 is still there at the next look. */
 static void *look(void *arg)
 {
     struct ranks_watch *w = arg;
-    struct err e = ERR_INIT;
+    bool again = false;
     while (!pause_is_last(w)) {
-        int gone = w->comm->ops->check(w->comm, &e);
-        if (gone) {
-            w->fn(w->arg, gone == COMM_LEFT, e.msg);
+        struct err e = ERR_INIT;
+        const int gone = w->comm->ops->check(w->comm, &e);
+        const int of_machine_0 = COMM_LEFT + w->comm->world / w->comm->nodes;
+        const bool over = gone >= COMM_LEFT && gone < of_machine_0;
+        if (over || gone < 0 || (gone && again)) {
+            w->fn(w->arg, over, e.msg);
             return NULL;
         }
+        again = gone != 0;
     }
     return NULL;
 }
 
 struct ranks_watch *ranks_watch(const struct ranks_options *o, struct comm *c,
-                                void (*fn)(void *arg, bool left, const char *why), void *arg,
+                                void (*fn)(void *arg, bool over, const char *why), void *arg,
                                 struct err *e)
 {
     if (o->nodes == 1)

@@ -44,11 +44,12 @@ void ranks_address(const struct ranks_options *o, const struct comm *c, uint32_t
 bool ranks_away(const struct ranks_options *o);
 
 /* A thread that checks every half second whether all ranks of all machines live; the launcher of
- * this machine sees only its own. It calls fn(arg, left, why) once when one is gone: `left` if it
- * closed in order. NULL, without an error, on one machine. */
+ * this machine sees only its own. It calls fn(arg, over, why) once when one is gone: `over` if it
+ * is a rank of machine 0, which has the router, and closed in order. NULL, without an error, on one
+ * machine. */
 struct ranks_watch;
 struct ranks_watch *ranks_watch(const struct ranks_options *o, struct comm *c,
-                                void (*fn)(void *arg, bool left, const char *why), void *arg,
+                                void (*fn)(void *arg, bool over, const char *why), void *arg,
                                 struct err *e);
 void ranks_watch_end(struct ranks_watch *w); /* NULL: nothing to do */
 #endif

@@ -21,7 +21,7 @@ static int worker_threads(const struct serve_config *c, const struct backend_ops
 /* ---------------------------------------------------------------- ranks */
 
 static int join(struct shard *s, const struct serve_config *c,
-                void (*lost)(void *arg, bool left, const char *why), void *arg, struct err *e)
+                void (*lost)(void *arg, bool over, const char *why), void *arg, struct err *e)
 {
     s->ranks = (struct ranks_options){.uds_path = c->uds_path,
                                       .group = c->shard_group,
@@ -300,7 +300,7 @@ static int end_reading(const struct reading *r, struct err *e)
 }
 
 int shard_load(struct shard *s, const struct serve_config *c,
-               void (*lost)(void *arg, bool left, const char *why), void *arg, struct err *e)
+               void (*lost)(void *arg, bool over, const char *why), void *arg, struct err *e)
 {
     struct reading reading;
     s->rank = c->rank;

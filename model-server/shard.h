@@ -38,9 +38,9 @@ struct shard { /* zero-initialise */
 
 /* Loads the model and joins the other ranks; with c->dry_run it measures the model and joins none.
  * Before it reads weights it checks that their memory, workspaces and a KV cache fit. lost(arg,
- * left, why): see ranks_watch(). The caller calls shard_close() even after an error. */
+ * over, why): see ranks_watch(). The caller calls shard_close() even after an error. */
 int shard_load(struct shard *s, const struct serve_config *c,
-               void (*lost)(void *arg, bool left, const char *why), void *arg, struct err *e);
+               void (*lost)(void *arg, bool over, const char *why), void *arg, struct err *e);
 /* The memory plan of a loaded shard. Valid as long as `s`. */
 struct dry_run shard_plan(const struct shard *s, const struct serve_config *c);
 void shard_close(struct shard *s);

@@ -25,9 +25,9 @@ struct comm_ops {
     /* out: [world][n] */
     int (*all_gather)(struct comm *c, const float *in, float *out, size_t n, struct err *e);
     int (*barrier)(struct comm *c, struct err *e);
-    /* 0, or a rank is gone, which the error names: -1 if it failed, COMM_LEFT if it closed in
-     * order. Does not wait, and may be called by any thread, even while another one is in a
-     * collective. */
+    /* 0, or a rank is gone, which the error names: -1 if it failed, COMM_LEFT + r if rank r, the
+     * first of them, closed in order (numbers of the communicator that was opened). Does not wait,
+     * and may be called by any thread, even while another one is in a collective. */
     int (*check)(struct comm *c, struct err *e);
     void (*close)(struct comm *c);
     /* Sends n floats to another rank, which must receive as many in the same order; see
@@ -44,6 +44,8 @@ struct comm {
     bool enqueues; /* collectives are enqueued like a device's operations: they return before their
                       result is complete, ordered with later operations */
     struct comm *whole; /* the communicator that this one is a part of; NULL: none */
+    bool failed;        /* set before close() by a rank that ends because of an error: to the others
+                           it has failed, not closed in order */
 };
 
 /* Number of ranks on a machine, of all groups together. */

@@ -310,7 +310,7 @@ static int shm_check(struct comm *c, struct err *e)
         return 0;
     err_set(e, ERR_SYSTEM, "rank %d (pid %d) has left", s->numbers[gone],
             atomic_load(&s->seg->ranks[gone].pid));
-    return COMM_LEFT;
+    return COMM_LEFT + s->numbers[gone];
 }
 
 static void shm_close(struct comm *c)
@@ -318,7 +318,8 @@ static void shm_close(struct comm *c)
     struct shm *s = shm_of(c);
     if (s->seg) {
         struct shm_rank *me = &s->seg->ranks[c->rank];
-        if (atomic_load(&me->pid) == getpid()) /* not if another process has its place */
+        if (!c->failed &&
+            atomic_load(&me->pid) == getpid()) /* not if another process has its place */
             atomic_store(&me->left, true);
         munmap(s->seg, shm_segment_bytes(c->world));
     }

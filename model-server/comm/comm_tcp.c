@@ -455,7 +455,7 @@ static int tcp_check(struct comm *c, struct err *e)
     if (gone < 0)
         return 0;
     err_set(e, ERR_SYSTEM, "rank %d (%s) has left", gone, t->peers[gone].name);
-    return COMM_LEFT;
+    return COMM_LEFT + gone;
 }
 
 static void tcp_close(struct comm *c)
@@ -465,7 +465,7 @@ static void tcp_close(struct comm *c)
     for (int r = 0; r < c->world; r++) {
         if (t->peers[r].fd < 0)
             continue;
-        if (t->broken.kind == ERR_NONE) /* else it is not the end of a message */
+        if (t->broken.kind == ERR_NONE && !c->failed) /* else it is not the end of a message */
             (void)!link_send(&t->peers[r], &bye, sizeof(bye));
         link_close(&t->peers[r]);
     }

@@ -188,6 +188,23 @@ static struct hello my_hello(const struct tcp *t, uint64_t group, uint32_t port)
 
 static int open_own_listener(struct meeting *m, int fd, uint32_t *port, struct err *e);
 
+/* Descriptors of the ranks that are connected, for poll(). */
+static void watch_peers(const struct tcp *t, struct pollfd fds[TCP_MAX_WORLD])
+{
+    for (int r = 0; r < t->comm.world; r++)
+        fds[r] = (struct pollfd){t->peers[r].fd, POLLRDHUP, 0};
+}
+
+/* After poll(): -1 if one of them has disconnected. Then the meeting cannot succeed. */
+static int peers_stay(const struct tcp *t, const struct pollfd fds[TCP_MAX_WORLD], struct err *e)
+{
+    for (int r = 0; r < t->comm.world; r++)
+        if (fds[r].fd >= 0 && fds[r].revents)
+            return err_set(e, ERR_SYSTEM, "rank %d (%s) died while others were waited for", r,
+                           t->peers[r].name);
+    return 0;
+}
+
 /* One attempt: 0, or as link_introduce(). `group` 0: to rank 0, which learns where this rank
  * listens. */
 static int introduce_once(struct meeting *m, struct tcp_peer *p, uint64_t group, struct err *e)
@@ -222,9 +239,12 @@ static int introduce(struct meeting *m, const char *host, int port, int rank, ui
         }
         struct tcp_peer p = {.fd = connect_any(all)};
         if (p.fd < 0) {
+            struct pollfd fds[TCP_MAX_WORLD];
             why = errno;
             log_wait(m, what, strerrordesc_np(why));
-            usleep(RETRY_MS * 1000);
+            watch_peers(m->t, fds);
+            poll(fds, (nfds_t)m->t->comm.world, RETRY_MS);
+            rc = peers_stay(m->t, fds, e) ? LINK_REFUSED : LINK_AGAIN;
             continue;
         }
         answered = true;
@@ -291,16 +311,13 @@ static int wait_for_connection(struct meeting *m, int from, struct candidate *g,
         left = left < LOG_WAIT_MS ? left : LOG_WAIT_MS;
         if (due && due - now < left)
             left = due > now ? due - now : 0;
-        for (int r = 0; r < world; r++)
-            fds[r] = (struct pollfd){t->peers[r].fd, POLLRDHUP, 0};
+        watch_peers(t, fds);
         int n =
             poll(fds, (nfds_t)world + (nfds_t)acceptor_poll(m->acceptor, fds + world), (int)left);
         if (n < 0 && errno != EINTR)
             return err_sys(e, "poll");
-        for (int r = 0; n > 0 && r < world; r++)
-            if (fds[r].revents)
-                return err_set(e, ERR_SYSTEM, "rank %d (%s) died while others were waited for", r,
-                               t->peers[r].name);
+        if (n > 0 && peers_stay(t, fds, e))
+            return -1;
         int missing, first = first_missing(t, from, &missing);
         char what[96];
         snprintf(what, sizeof(what), "rank %d of machine %d%s", first,

@@ -1,6 +1,8 @@
 /* test_comm_tcp.c - the same collectives over TCP, between processes of this machine: exact and
  * equal sums. A rank that ends, leaves, is late, is absent or does not belong is named to all. */
+#include "common/clock.h"
 #include "common/cluster.h"
+#include "model-server/comm/comm_tcp_handshake.h"
 #include "tests/certs.h"
 #include "tests/unit/model-server/comm/ranks.h"
 #include <arpa/inet.h>
@@ -150,6 +152,51 @@ static void a_rank_that_dies_is_named(void **state)
     assert_int_equal(status[2], 0);
 }
 
+/* Rank 1 of three: it proves itself to rank 0, says that it listens where nobody does, and is gone
+ * when all have arrived. */
+static int arrive_and_die(int world)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct hello h = {.magic = GREETING_MAGIC,
+                      .world = (uint32_t)world,
+                      .nodes = (uint32_t)world,
+                      .rank = 1,
+                      .port = 1,
+                      .version = VERSION};
+    struct err e = ERR_INIT;
+    char c;
+    for (int i = 0; i < 500; i++, usleep(10000)) {
+        struct tcp_peer p = {.fd = socket(AF_INET, SOCK_STREAM, 0)};
+        if (!connect(p.fd, (void *)&a, sizeof(a)) &&
+            !link_introduce(&p, &cluster, &h, clock_ms() + 5000, &e))
+            return link_transfer(&p, &c, 1, false, clock_ms() + 5000) ? 1 : 0;
+        link_close(&p);
+    }
+    return 2;
+}
+
+/* The others do not wait for it as long as for one that has not arrived yet. */
+static int one_dies_on_arrival(int rank, int world)
+{
+    const int64_t begun = clock_ms();
+    struct err e = ERR_INIT;
+    if (rank == 1)
+        return arrive_and_die(world);
+    const char *why =
+        rank ? "rank 0 (127.0.0.1) died while others were waited for" : "rank 1 (127.0.0.1) died";
+    if (meet(rank, world, world, 30000, &e) || !strstr(e.msg, why))
+        return 3;
+    return clock_ms() - begun < 20000 ? 0 : 4;
+}
+
+static void a_rank_that_dies_on_arrival_is_not_waited_for(void **state)
+{
+    (void)state;
+    run(one_dies_on_arrival, 3);
+}
+
 static int one_leaves(int rank, int world)
 {
     struct err e = ERR_INIT;
@@ -159,7 +206,7 @@ static int one_leaves(int rank, int world)
         return 1;
     if (rank == 0) {
         float x = 1;
-        if (!wait_check(c, COMM_LEFT, "rank 1 (127.0.0.1) has left"))
+        if (!wait_check(c, COMM_LEFT + 1, "rank 1 (127.0.0.1) has left"))
             rc = 2;
         else if (!comm_all_reduce(c, &x, 1, &e) || !strstr(e.msg, "rank 1 (127.0.0.1) has left"))
             rc = 3;
@@ -438,6 +485,7 @@ int main(void)
         cmocka_unit_test(all_ranks_hold_the_sums_of_shared_memory),
         cmocka_unit_test(sums_are_the_same_by_a_secret_and_by_tls),
         cmocka_unit_test(a_rank_that_dies_is_named),
+        cmocka_unit_test(a_rank_that_dies_on_arrival_is_not_waited_for),
         cmocka_unit_test(a_rank_that_leaves_is_late_or_differs_is_named),
         cmocka_unit_test(the_same_of_ranks_that_speak_tls),
         cmocka_unit_test(a_meeting_that_fails_says_why_to_all),
