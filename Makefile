@@ -174,11 +174,14 @@ define registry
 	@for f in $(sort $(patsubst route_%,%,$(notdir $(basename $(1))))); do echo "ROW($$f)"; done > $@.tmp
 	@cmp -s $@.tmp $@ && rm $@.tmp || mv $@.tmp $@
 endef
-# A plugin and a program that read other headers refuse each other.
-SEAM      := $(addprefix model-server/backend/,act.h backend.h draw.h entries.h format.h matrix.h plugin.h recur.h selection.h streams.h)
-$(B)/gen/backend_abi.h: $(SEAM)
+# A plugin and a program that read other headers refuse each other: what crosses is in these and in what they include.
+SEAM      := $(addprefix model-server/,backend/plugin.h backend/act.h comm/comm.h)
+$(B)/gen/backend_abi.h: $(SEAM) Makefile
 	@mkdir -p $(@D)
-	$(Q)cat $(SEAM) | cksum | awk '{print "#define BACKEND_ABI " $$1 "u"}' > $@
+	$(Q)$(CC) -I. -MM -MG $(SEAM) | tr ' ' '\n' | grep '/.*[.]h$$' | sort -u > $(@D)/backend_abi.headers
+	$(Q)sed 's|.*|$@: &\n&:|' $(@D)/backend_abi.headers > $(@D)/backend_abi.d
+	$(Q)xargs cat < $(@D)/backend_abi.headers | cksum | awk '{print "#define BACKEND_ABI " $$1 "u"}' > $@
+-include $(B)/gen/backend_abi.d
 $(B)/gen/archs.h: $(wildcard model-server/model/arch/*.c) model-server/model/arch Makefile
 	$(call registry,$(wildcard model-server/model/arch/*.c))
 $(B)/gen/routes.h: $(wildcard router/api/*/route_*.c router/api/*) Makefile

@@ -16,66 +16,15 @@
 #include "common/err.h"
 #include "model-server/backend/draw.h"
 #include "model-server/backend/entries.h"
+#include "model-server/backend/kv.h"
 #include "model-server/backend/matrix.h"
+#include "model-server/backend/ragged.h"
 #include "model-server/backend/recur.h"
 #include "model-server/backend/selection.h"
 #include "model-server/backend/streams.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* ---------------------------------------------------------------- one step */
-
-/* Tokens of one sequence in this step: rows [first, first + n) of the flat batch. Their positions
- * are kv_len - n .. kv_len - 1. They attend to every earlier position of their own sequence. */
-struct span {
-    uint32_t first, n;
-    uint32_t kv_len;        /* tokens in the cache after this step */
-    const uint32_t *blocks; /* block numbers covering [0, kv_len) */
-    /* Known tokens of the sequence: all of its prompt, even if only a chunk of it is in the step;
-     * 0: kv_len. Only rotary scalings that depend on the length use it. */
-    uint32_t seq_len;
-    uint32_t adapter; /* number of the low-rank update of its tokens, see lora(); 0: none */
-    /* Cells of recurrent state. `state_in` holds the state after position kv_len - n - 1, and is
-     * not read if kv_len == n. The state after kv_len - 1 is written to `state_out`. Both may be
-     * the same. */
-    uint32_t state_in, state_out;
-    /* For sliding-window caches (kv_desc.windows): block numbers there, indexed as `blocks`.
-     * Entries before the block of the first visible position are not read. */
-    const uint32_t *windows;
-    /* Block numbers of the pictures' rows that cross-attention layers read; NULL: none. Backends do
-     * not look at it. */
-    const uint32_t *shown;
-};
-/* Positions [begin, end) of a sequence that attend to each other: an image, or a window of
- * one. */
-struct mutual {
-    uint32_t begin, end; /* equal: none */
-};
-struct ragged {
-    uint32_t n_tokens, n_spans, n_out;
-    const uint32_t *ids;      /* [n_tokens] */
-    const uint32_t *pos;      /* [n_tokens] absolute position */
-    const uint32_t *slots;    /* [n_tokens] where K and V go: block * block_size + offset */
-    const struct span *spans; /* [n_spans], ascending in `first`, covering all rows */
-    const uint32_t *out_rows; /* [n_out] rows with logits, ascending */
-    /* [n_tokens] DRAW_KNOWN, or the row of a draw() into set `drawn_set` that samples this token.
-     * That draw() may still be running, and ids[i] is not used. NULL: all are known. */
-    const uint32_t *drawn;
-    int drawn_set;
-    const uint32_t *window_slots; /* [n_tokens] as `slots`, in sliding-window caches; NULL: none */
-    /* For images; NULL: the step has none. [n_tokens] in host memory: the row that replaces a
-     * token's embedding; NULL: the embedding is looked up. spec.n_added further rows follow it:
-     * the i-th is added to the residual stream after layer i. */
-    const float *const *given;
-    const uint32_t (*axes)[3]; /* [n_tokens] positions t, h, w of multimodal rotations */
-    /* [n_tokens] the range that contains the token, ascending within a span; see enum
-     * attn_mutual. All of its keys are in the cache after this step. */
-    const struct mutual *mutual;
-    /* [n_tokens] rows of span.shown that a token sees, ascending within a span; equal: none. NULL:
-     * the step shows none. Backends do not look at it. */
-    const struct mutual *sees;
-};
 
 /* ---------------------------------------------------------------- op parameters */
 
@@ -105,58 +54,6 @@ enum act {
     ACT_N,
     ACT_LIMIT = 0x7fffff00 /* the bits of a limit, as those of a float; 0: the kind's own */
 };
-
-/* Storage types of keys and values. int8, fp8 (e4m3) and int4 have one fp32 scale for each token
- * and head. In int8 and fp8 it maps the greatest magnitude to the type's greatest number. In int4
- * the numbers are rotated first (hadamard() in the CPU backend), and the greatest becomes -8. */
-enum kv_dtype { KV_F32, KV_F16, KV_BF16, KV_I8, KV_FP8, KV_I4, KV_N };
-static inline bool kv_dtype_scaled(enum kv_dtype t) { return t >= KV_I8; }
-/* Bytes of n numbers; n must be even for int4. */
-static inline size_t kv_dtype_bytes(enum kv_dtype t, size_t n)
-{
-    return t == KV_F32 ? 4 * n : t == KV_I4 ? n / 2 : kv_dtype_scaled(t) ? n : 2 * n;
-}
-/* "float32", "float16", "bfloat16", "int8", "fp8", "int4" */
-const char *kv_dtype_name(enum kv_dtype t);
-/* The values of --kv-cache-dtype, "auto" first, NULL last; the type of the value at `choice` (>
- * 0). */
-extern const char *const kv_dtype_choices[];
-enum kv_dtype kv_dtype_chosen(uint32_t choice);
-
-/* What a layer caches for each token: `n_heads` keys of k_dim numbers and values of v_dim. */
-struct kv_layer {
-    uint32_t n_heads, k_dim, v_dim;
-    bool latent; /* a value is the first v_dim numbers of its key (one head): see latent_kv() */
-    uint32_t index_dim; /* width of one more key of each token, for select_keys(); 0: none */
-    /* Not 0: positions of an entry (entries.h). A latent layer has one more key, which is also a
-     * value, for this many consecutive positions. k_dim == v_dim. */
-    uint32_t every;
-};
-/* Opaque: K and V of its layers, logically [n_layers][n_blocks][block_size][n_heads][dim], with
- * the heads and dimensions of each layer. One block table serves all of them. Sliding-window
- * layers may have a separate cache, whose blocks are reused when they are outside all windows. */
-struct kv_cache;
-struct kv_desc {
-    uint32_t n_layers, n_blocks, block_size;
-    enum kv_dtype dtype;
-    struct kv_layer each;          /* of every layer, if `layers` is NULL */
-    const struct kv_layer *layers; /* [n_layers]; only read by kv_new() and kv_block_bytes() */
-    bool rounds;  /* attention may round q and its weights to bfloat16, also in ARITH_EXACT */
-    bool windows; /* the places of tokens are in span.windows and ragged.window_slots */
-};
-/* The slots of a step's tokens in the cache. */
-static inline const uint32_t *kv_slots(const struct kv_desc *k, const struct ragged *b)
-{
-    return k->windows ? b->window_slots : b->slots;
-}
-static inline const uint32_t *kv_blocks_of(const struct kv_desc *k, const struct span *s)
-{
-    return k->windows ? s->windows : s->blocks;
-}
-static inline const struct kv_layer *kv_layer(const struct kv_desc *k, uint32_t layer)
-{
-    return k->layers ? &k->layers[layer] : &k->each;
-}
 
 /* Splits qkv rows into heads, optionally normalises q and k per head, rotates, and writes k and v
  * to the cache. `rope` is [n_tokens][rot_dim]: rot_dim/2 cosines, then rot_dim/2 sines, already
