@@ -279,11 +279,14 @@ void groups_lost(struct groups *g, uint32_t child)
 void groups_end(struct groups *g)
 {
     g->ending = true;
-    for (uint32_t i = g->n_models; i < g->n; i++)
-        if (g->v[i].state != FREE) { /* they serve until all groups are stopped */
-            g->v[i].state = STOPPING;
-            g->v[i].deadline = 0;
+    for (uint32_t i = 0; i < g->n; i++) {
+        struct group *q = &g->v[i];
+        /* replicas serve until all groups are stopped; killed shards of a model do not return */
+        if (q->state == RESTARTING || (q->replica && q->state != FREE)) {
+            q->state = STOPPING;
+            q->deadline = 0;
         }
+    }
 }
 
 int64_t groups_deadline(const struct groups *g)

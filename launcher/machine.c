@@ -44,11 +44,14 @@ static int entries(const char *dir)
     return n;
 }
 
+/* As CUDA counts them: an empty or negative item ends the list. */
 static int items(const char *list)
 {
-    int n = 1;
-    for (; *list; list++)
-        n += *list == ',';
+    int n = 0;
+    for (; *list && *list != ',' && *list != '-'; n++) {
+        list += strcspn(list, ",");
+        list += *list == ',';
+    }
     return n;
 }
 

@@ -12,9 +12,10 @@ struct share; /* launcher/share.h */
 /* Cores this process may use: its affinity, limited by the CPU quota of its cgroup. */
 uint32_t machine_cores(void);
 
-/* Number of devices by environment, as TGI counts: the items of CUDA_VISIBLE_DEVICES, else of
- * NVIDIA_VISIBLE_DEVICES (`all`, `void`: the devices of the NVIDIA driver), else of
- * ZE_AFFINITY_MASK. -1: none of them is set. */
+/* Number of devices by environment, of the same variables as TGI: the items of
+ * CUDA_VISIBLE_DEVICES, else of NVIDIA_VISIBLE_DEVICES (`all`, `void`: the devices of the NVIDIA
+ * driver), else of ZE_AFFINITY_MASK. 0: it hides all devices ("", "-1"). -1: none of them is
+ * set. */
 int machine_devices(void);
 
 /* The k-th of n shares of this machine. With `each` devices per share, if there are enough, it gets

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { AGAIN_MS = 250 }; /* after a message that could not be sent */
+
 static const char *value(char *const *env, const char *name)
 {
     const size_t n = strlen(name);
@@ -75,8 +77,10 @@ void notify_turn(struct notify *n, bool ready, bool stopping, const char *status
             n->status = status;
         }
     }
-    if (n->every && now_ms >= n->due && send_text(n, "WATCHDOG=1"))
-        n->due = now_ms + n->every;
+    if (n->every && now_ms >= n->due) {
+        const bool sent = send_text(n, "WATCHDOG=1");
+        n->due = now_ms + (sent || n->every < AGAIN_MS ? n->every : AGAIN_MS);
+    }
 }
 
 void notify_free(struct notify *n)

@@ -16,7 +16,7 @@ struct notify {
     int fd; /* -1: no service manager */
     struct sockaddr_un to;
     socklen_t to_len;
-    int64_t every, due; /* ms; every 0: no watchdog */
+    int64_t every, due; /* ms; every 0: no watchdog. due: the next message or attempt */
     bool ready, stopping;
     const char *status; /* the last status sent */
 };

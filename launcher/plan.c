@@ -174,10 +174,10 @@ static const char *socket_prefix(const struct config *cfg, struct arena *a)
     return strncmp(path, "unix://", 7) ? path : path + 7;
 }
 
-int plan_init(struct plan *p, const struct config *cfg, char *const *env, struct arena *a,
-              uint32_t cores, struct err *e)
+int plan_init(struct plan *p, const struct config *cfg, const char *group, char *const *env,
+              struct arena *a, uint32_t cores, struct err *e)
 {
-    *p = (struct plan){.cfg = cfg, .environ = env, .arena = a, .group = "0", .log_level = "info"};
+    *p = (struct plan){.cfg = cfg, .environ = env, .arena = a, .group = group, .log_level = "info"};
     p->n = cfg->num_shard / cfg->nnodes;
     p->first = p->n * cfg->node_rank;
     p->draft_threads = cfg->draft_threads ? cfg->draft_threads : cores / 4 ? cores / 4 : 1;

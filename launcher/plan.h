@@ -50,9 +50,10 @@ struct plan {
 };
 
 /* Sets uds_path, sources, threads and ranks from `cfg`, or from the port and `cores` (number of
- * cores) where the user set nothing. */
-int plan_init(struct plan *p, const struct config *cfg, char *const *env, struct arena *a,
-              uint32_t cores, struct err *e);
+ * cores) where the user set nothing. `group`: unique to this launch on this machine; it must live
+ * as long as the plan, and the draft model's is made from it. */
+int plan_init(struct plan *p, const struct config *cfg, const char *group, char *const *env,
+              struct arena *a, uint32_t cores, struct err *e);
 
 /* *out is a plan for another model. `cfg` becomes a copy of base's without model-specific options
  * (revision, rope, adapters, weights cache), and the caller may change it. `cfg`, `a` (which owns

@@ -218,7 +218,10 @@ static void signals_of(const struct plan *p, sigset_t *set)
 int supervise(const struct plan *p, int *code, struct err *e)
 {
     const uint32_t n_replicas = p->cfg->replicas;
-    struct supervisor s = {.own = *p, .n = n_replicas == 1 ? p->n : 0, .err = e};
+    struct supervisor s = {.own = *p,
+                           .n = n_replicas == 1 ? p->n : 0,
+                           .groups = {.fd = -1, .router_fd = -1},
+                           .err = e};
     s.watched = clock_ms();
     notify_init(&s.notify, p->environ);
     refused_init(&s.refused, &cgroup_self);

@@ -123,6 +123,23 @@ static void test_what_was_not_taken_is_sent_again(void **state)
     end(&m);
 }
 
+/* The launcher sleeps until `due`: an attempt that failed is not repeated without a pause. */
+static void test_a_manager_that_is_away_is_tried_after_a_pause(void **state)
+{
+    (void)state;
+    struct manager m = {0};
+    listens(&m, false);
+    watchdog(&m, "4000000", (long)getpid());
+    unlink(m.name);
+    notify_turn(&m.n, false, false, m.n.status, 100000);
+    assert_true(m.n.due > 100000 && m.n.due < 101000);
+    close(m.fd);
+    listens(&m, false);
+    notify_turn(&m.n, false, false, m.n.status, m.n.due);
+    assert_string_equal(got(&m), "WATCHDOG=1");
+    end(&m);
+}
+
 static void test_without_an_address_nothing_is_sent(void **state)
 {
     (void)state;
@@ -147,6 +164,7 @@ int main(void)
         cmocka_unit_test(test_each_state_is_told_once),
         cmocka_unit_test(test_the_watchdog_is_told_twice_in_its_time),
         cmocka_unit_test(test_what_was_not_taken_is_sent_again),
+        cmocka_unit_test(test_a_manager_that_is_away_is_tried_after_a_pause),
         cmocka_unit_test(test_without_an_address_nothing_is_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

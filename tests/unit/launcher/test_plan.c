@@ -37,7 +37,7 @@ static void given(struct fixture *f, const char *line)
     arena_init(&f->arena, 1 << 20);
     assert_int_equal(flags_parse(&launcher_flags, &f->cfg, argc, argv, NULL, &f->e), 0);
     assert_int_equal(flags_check(&f->cfg, -1, &f->e), 0);
-    assert_int_equal(plan_init(&f->plan, &f->cfg, inherited, &f->arena, 16, &f->e), 0);
+    assert_int_equal(plan_init(&f->plan, &f->cfg, "7-e1", inherited, &f->arena, 16, &f->e), 0);
 }
 
 static void end(struct fixture *f)
@@ -128,7 +128,7 @@ static void a_draft_model(void **state)
     assert_string_equal(f.cmd.argv.v[2], "small");
     assert_string_equal(arg(&f.cmd, "--threads"), "4");
     assert_string_equal(arg(&f.cmd, "--uds-path"), "/tmp/text-generation-server-3000-draft");
-    assert_string_equal(env(&f.cmd, "SHARD_GROUP"), "0-draft");
+    assert_string_equal(env(&f.cmd, "SHARD_GROUP"), "7-e1-draft");
     assert_null(arg(&f.cmd, "--speculate"));
     draft_free(&d);
     end(&f);
@@ -178,7 +178,7 @@ static void replicas(void **state)
     assert_string_equal(arg(&f.cmd, "--uds-path"), "/tmp/text-generation-server-3000-r1");
     assert_string_equal(arg(&f.cmd, "--threads"), "3");
     assert_string_equal(env(&f.cmd, "CUDA_MEMORY_FRACTION"), "0.5");
-    assert_string_equal(env(&f.cmd, "SHARD_GROUP"), "0-r1");
+    assert_string_equal(env(&f.cmd, "SHARD_GROUP"), "7-e1-r1");
     assert_string_equal(env(&f.cmd, "LORA_ADAPTERS"), "a");
     assert_ptr_equal(f.cmd.cores, &near.cores);
     plan_replica(&f.plan, 0, &far, &cfg, &f.arena, &one);
@@ -323,7 +323,7 @@ static void sockets(void **state)
     assert_int_equal(f.plan.threads, 1);
     memset(line + strlen(line), 'x', 120);
     f.cfg.shard_uds_path = line + strlen("--model-id m --shard-uds-path ");
-    assert_int_equal(plan_init(&f.plan, &f.cfg, inherited, &f.arena, 16, &f.e), -1);
+    assert_int_equal(plan_init(&f.plan, &f.cfg, "7-e1", inherited, &f.arena, 16, &f.e), -1);
     assert_non_null(strstr(f.e.msg, "`shard_uds_path` must have 1 to 91 bytes"));
     end(&f);
 }
