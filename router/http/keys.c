@@ -59,6 +59,8 @@ static int load(struct keys *k, const char *list, const char *path, struct err *
         return err_nomem(e);
     if (cut(k, k->text, ",", false, e) != 0)
         return -1;
+    if (n_list && k->n == 0) /* without keys the server would be open */
+        return err_set(e, ERR_VALIDATION, "--api-key: no key in it");
     uint32_t before = k->n;
     if (cut(k, k->text + n_list + 1, "\n", true, e) != 0)
         return -1;

@@ -16,8 +16,9 @@ struct keys { /* zeroed: no authentication */
 };
 
 /* Loads keys. `list`: separated by commas. `path`: a file with one key per line; empty lines and
- * lines that begin with # are ignored; text after a blank names the holder. Either may be NULL. A
- * file without keys is an error, because it would disable authentication. */
+ * lines that begin with # are ignored; text after a blank names the holder. Either may be NULL
+ * or empty. A list or a file without keys is an error, because it would disable
+ * authentication. */
 int keys_load(struct keys *k, const char *list, const char *path, struct err *e);
 void keys_free(struct keys *k);
 /* True if `given` is one of the keys. Compares all of them in constant time, except for the length

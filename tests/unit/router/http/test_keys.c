@@ -67,11 +67,28 @@ static void the_place_of_a_key_takes_no_time(void **state)
     buf_free(&list);
 }
 
+/* Without keys a server is open, which nobody asked for who gave a list. */
+static void a_list_without_a_key_is_refused(void **state)
+{
+    static const char *const lists[] = {",", " ", " , ,", "\t"};
+    struct keys k;
+    struct err e = ERR_INIT;
+    (void)state;
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        assert_int_equal(keys_load(&k, lists[i], NULL, &e), -1);
+        assert_string_equal(e.msg, "--api-key: no key in it");
+    }
+    assert_int_equal(keys_load(&k, "", NULL, &e), 0); /* as `API_KEY=` in a file of variables */
+    assert_int_equal(k.n, 0);
+    keys_free(&k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_place_of_a_difference_takes_no_time),
         cmocka_unit_test(the_place_of_a_key_takes_no_time),
+        cmocka_unit_test(a_list_without_a_key_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
