@@ -8,7 +8,7 @@
  * are answered UNIMPLEMENTED. Message size is bounded only by the memory limit in server.c.
  *
  * RPC_SERIAL and RPC_APART calls belong to one caller at a time, if callers say who they are
- * (common/rpc/session.h). Others are answered UNAVAILABLE.
+ * (common/rpc/session.h). Others are answered ABORTED.
  *
  * Addresses: "unix:///run/shard-0", a bare path (the same), "tcp://host:port" (port 0: any free
  * one). A Unix socket has mode 0600. A stale one is replaced, but never one whose server lives: the

@@ -149,8 +149,10 @@ static int check_head(const struct tcp *t, int rank, const struct comm_lane *l, 
     const struct tcp_head *got = &l->recv_head, *want = &l->want;
     const char *name = peer_of(t, rank)->name;
     const int number = t->numbers[rank];
-    if (got->number == TCP_BYE)
+    if (got->number == TCP_BYE) {
+        peer_of(t, rank)->left = true;
         return err_set(e, ERR_SYSTEM, "rank %d (%s) has left", number, name);
+    }
     if (got->number != want->number || got->part != want->part || got->bytes != want->bytes)
         return err_set(e, ERR_SYSTEM,
                        "rank %d (%s) is at %s %u with %llu bytes, this one at %s %u with %zu: "
@@ -420,40 +422,37 @@ static int tcp_barrier(struct comm *c, struct err *e)
     return everything(tcp_of(c), &here, all, 1, 1, e) ? err_wrap(e, "barrier") : 0;
 }
 
-/* The last message of a rank whose connection has ended; false: there is none. With TLS it must
- * be read, which a concurrent exchange does itself. */
-static bool last_words(struct tcp *t, int rank, struct tcp_head *last)
+/* A rank's connection has ended: did the rank say goodbye? With the lock. What it sent before may
+ * be unread, but no exchange will read it. */
+static bool said_goodbye(struct tcp_peer *p)
 {
-    struct tcp_peer *p = &t->peers[rank];
-    ssize_t n = -1;
-    if (!p->tls)
-        return recv(p->fd, last, sizeof(*last), MSG_PEEK | MSG_DONTWAIT) == sizeof(*last);
-    if (!pthread_mutex_trylock(&t->sessions)) {
-        n = p->left ? -1 : link_recv(p, last, sizeof(*last));
-        p->left = p->left || (n == sizeof(*last) && last->number == TCP_BYE);
-        if (p->left)
-            last->number = TCP_BYE, n = sizeof(*last);
-        pthread_mutex_unlock(&t->sessions);
-    }
-    return n == sizeof(*last);
+    struct tcp_head last = {0};
+    if (p->left)
+        return true;
+    const ssize_t n = p->tls ? link_recv(p, &last, sizeof(last))
+                             : recv(p->fd, &last, sizeof(last), MSG_PEEK | MSG_DONTWAIT);
+    return p->left = n == sizeof(last) && last.number == TCP_BYE;
 }
 
-/* Without TLS it only inspects the connections, so it may run beside an exchange. */
+/* An exchange in progress reads goodbyes itself, and finds the ranks that are gone. */
 static int tcp_check(struct comm *c, struct err *e)
 {
     struct tcp *t = tcp_of(c)->links;
-    int gone = -1;
-    for (int r = 0; r < t->comm.world; r++) {
+    int gone = -1, rc = 0;
+    if (pthread_mutex_trylock(&t->sessions))
+        return 0;
+    for (int r = 0; r < t->comm.world && !rc; r++) {
         struct pollfd p = {t->peers[r].fd, POLLRDHUP, 0};
-        struct tcp_head last = {0};
         if (r == t->comm.rank || poll(&p, 1, 0) <= 0)
             continue;
-        if (!last_words(t, r, &last) || last.number != TCP_BYE)
-            return lost(t, r, 0, e);
-        gone = gone < 0 ? r : gone;
+        if (!said_goodbye(&t->peers[r]))
+            rc = lost(t, r, 0, e);
+        else if (gone < 0)
+            gone = r;
     }
-    if (gone < 0)
-        return 0;
+    pthread_mutex_unlock(&t->sessions);
+    if (rc || gone < 0)
+        return rc;
     err_set(e, ERR_SYSTEM, "rank %d (%s) has left", gone, t->peers[gone].name);
     return COMM_LEFT + gone;
 }

@@ -25,7 +25,7 @@ struct tcp_peer {
     int fd;                         /* -1: this rank, or not connected yet */
     struct gnutls_session_int *tls; /* NULL: in the clear */
     bool resends;                   /* TLS: a record waits for space in the socket */
-    bool left;                      /* TLS: a check has read its goodbye */
+    bool left;                      /* its goodbye was read; under `sessions` */
     char name[TCP_NAME];            /* its address, for messages */
 };
 
@@ -46,7 +46,7 @@ struct tcp {
     struct tcp_peer peers[TCP_MAX_WORLD];
     char address[TCP_NAME]; /* address of this machine as seen by the others; without port */
     const struct cluster *cluster;
-    /* TLS: held during an exchange, because a session has one user at a time */
+    /* held during an exchange: a TLS session has one user at a time, and a goodbye one reader */
     pthread_mutex_t sessions;
     struct err broken;
 };

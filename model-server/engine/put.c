@@ -17,8 +17,7 @@ static struct state_pair states_of(const struct seq *s)
     return (struct state_pair){s->cell[1], s->cell[behind ? 0 : 1]};
 }
 
-/* A token's rotation may depend on the length of its sequence when it was first computed: that of
- * the prompt, or its own position. Recomputed tokens get the same length, in one span each. */
+/* The image entries of a token that no image has. */
 static void put_plain(struct stepper *st, uint32_t at)
 {
     st->given[at] = NULL;
@@ -52,6 +51,8 @@ static void put_media(struct stepper *st, struct ragged *b, const struct seq *s,
         b->sees = st->sees;
 }
 
+/* A token's rotation may depend on the length of its sequence when it was first computed: that of
+ * the prompt, or its own position. Recomputed tokens get the same length, in one span each. */
 void step_put(struct stepper *st, struct ragged *b, struct seq *s, uint32_t len)
 {
     const uint32_t end = s->start + len;

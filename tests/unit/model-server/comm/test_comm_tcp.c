@@ -216,6 +216,26 @@ static int one_leaves(int rank, int world)
     return rc;
 }
 
+/* Whoever reads the goodbye, it is known afterwards that it was one. */
+static int one_leaves_another_that_waits(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, 30000, &e);
+    float x = 1;
+    int rc = 0;
+    if (!c)
+        return 1;
+    if (rank)
+        usleep(300000);
+    else if (!comm_recv(c, 1, &x, 1, &e) || !strstr(e.msg, "rank 1 (127.0.0.1) has left"))
+        rc = 2;
+    else if (!wait_check(c, COMM_LEFT, "rank 1 (127.0.0.1) has left"))
+        rc = 3;
+    comm_close(c);
+    usleep(rank ? 300000 : 0);
+    return rc;
+}
+
 /* Ranks that are not at the same place find out instead of adding up what does not belong. */
 static int one_differs(int rank, int world)
 {
@@ -234,6 +254,7 @@ static void a_rank_that_leaves_is_late_or_differs_is_named(void **state)
 {
     (void)state;
     run(one_leaves, 2);
+    run(one_leaves_another_that_waits, 2);
     run(one_is_late, 2);
     run(one_differs, 2);
 }
