@@ -102,14 +102,17 @@ static struct replica *pick(struct fleet *f, const struct fleet_texts *t)
     return f->v[at];
 }
 
-/* False: out of memory. */
+/* It may end on the replica's thread as soon as it is offered, so it is counted before. False: out
+ * of memory. */
 static bool bind(struct fleet_texts *t, struct replica *p)
 {
-    if (!infer_offer_texts(p->infer, t->j))
-        return false;
-    t->at = p; /* before it can end: the caller has the lock */
+    t->at = p;
     p->n_running++;
     p->running += t->tokens;
+    if (!infer_offer_texts(p->infer, t->j)) {
+        leave(t);
+        return false;
+    }
     p->computed += t->tokens;
     p->n_sent++;
     return true;

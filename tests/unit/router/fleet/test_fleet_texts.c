@@ -147,6 +147,23 @@ static void a_client_that_left_does_not_wait(void **state)
     fleet_rig_free(g);
 }
 
+/* A request without texts ends on the replica's thread while it is still being sent there. `make
+ * jitter T=fleet_texts` makes that likely. */
+static void a_request_may_end_at_once(void **state)
+{
+    enum { ROUNDS = 200 };
+    struct fleet_rig *g = fleet_rig_new(&vectors, &patient, 2, NULL);
+    (void)state;
+    assert_true(wait_for(all_ready, g));
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        struct asked *a = ask(g, i, 0);
+        assert_true(wait_for(asked_over, a));
+        assert_int_equal(a->job.err.kind, ERR_NONE);
+        asked_free(a);
+    }
+    fleet_rig_free(g);
+}
+
 /* It finishes what it has. */
 static void a_replica_that_is_listed_no_longer_loses_no_texts(void **state)
 {
@@ -181,6 +198,7 @@ int main(void)
         cmocka_unit_test(texts_of_a_silent_replica_go_to_another),
         cmocka_unit_test(patience_ends),
         cmocka_unit_test(a_client_that_left_does_not_wait),
+        cmocka_unit_test(a_request_may_end_at_once),
         cmocka_unit_test(a_replica_that_is_listed_no_longer_loses_no_texts),
     };
     return cmocka_run_group_tests(tests, fleet_rig_set_up, fleet_rig_tear_down);
