@@ -45,7 +45,7 @@ static bool next_try(const struct download_job *j, int *n, const struct hub_repl
         return false;
     if (went_on)
         ms = GO_ON_MS;
-    else if (r->retry_after_s * 1000 > ms)
+    else if (r->retry_after_s > ms / 1000)
         ms = 1000 *
              (int)(r->retry_after_s < RETRY_AFTER_MAX_S ? r->retry_after_s : RETRY_AFTER_MAX_S);
     log_msg(LOG_WARN, "%s", e->msg);
