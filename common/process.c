@@ -1,8 +1,23 @@
 #include "common/process.h"
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+enum { STACK_BYTES = 8 << 20 };
+
+static void widen_stacks(void)
+{
+    pthread_attr_t attr;
+    size_t now = 0;
+    if (pthread_getattr_default_np(&attr) != 0)
+        return;
+    if (pthread_attr_getstacksize(&attr, &now) == 0 && now < STACK_BYTES &&
+        pthread_attr_setstacksize(&attr, STACK_BYTES) == 0)
+        (void)pthread_setattr_default_np(&attr);
+    pthread_attr_destroy(&attr);
+}
 
 void process_begin(void)
 {
@@ -14,6 +29,7 @@ void process_begin(void)
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGUSR1, SIG_IGN);
     signal(SIGUSR2, SIG_IGN);
+    widen_stacks();
 }
 
 static void end_well(int sig)

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 200 };
+/* MAX_DEPTH: of groups, and of the quantifiers of an atom. MAX_TREES: of trees, of which each takes
+ * 250 bytes of a thread's stack where they are compiled. */
+enum { MAX_DEPTH = 200, MAX_TREES = 1000 };
 
 struct pattern_parser {
     struct term_pool *p;
@@ -212,8 +214,13 @@ static struct part tree(struct pattern_parser *q, enum pattern_kind kind, struct
         free(part);
         return plain(q->failed ? TERM_NONE : no_memory(q));
     }
-    *x = (struct pattern_tree){.kind = kind, .part = part, .n = n, .older = q->trees};
+    *x = (struct pattern_tree){.kind = kind, .part = part, .n = n, .depth = 1, .older = q->trees};
     q->trees = x;
+    for (size_t i = 0; i < n; i++)
+        if (part[i].tree && part[i].tree->depth >= x->depth)
+            x->depth = part[i].tree->depth + 1;
+    if (x->depth > MAX_TREES)
+        return plain(fail(q, "repetitions nested too deeply"));
     return (struct part){.tree = x};
 }
 

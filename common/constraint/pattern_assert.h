@@ -31,6 +31,7 @@ struct pattern_tree {
     struct part *part; /* [n] */
     size_t n;
     uint32_t lo, hi;
+    int depth;                  /* of trees, this one included */
     struct pattern_tree *older; /* list of all trees */
 };
 

@@ -3,6 +3,7 @@
 #include "tests/unit/test.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,10 +48,35 @@ static void closed_descriptors_are_no_files_and_children_are_waited_for(void **s
     assert_int_equal(begin_without((const int[]){0, 1, 2}, 3), 7);
 }
 
+/* The default follows `ulimit -s`, except where that is unlimited. */
+static void threads_have_the_usual_stack(void **state)
+{
+    (void)state;
+    for (size_t given = 1 << 20; given <= 16 << 20; given <<= 4) {
+        int status;
+        const pid_t pid = fork();
+        if (pid == 0) {
+            pthread_attr_t attr;
+            size_t n = 0;
+            pthread_attr_init(&attr);
+            pthread_attr_setstacksize(&attr, given);
+            pthread_setattr_default_np(&attr);
+            process_begin();
+            pthread_getattr_default_np(&attr);
+            pthread_attr_getstacksize(&attr, &n);
+            _exit((int)(n >> 20));
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), given < 8 << 20 ? 8 : 16);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(closed_descriptors_are_no_files_and_children_are_waited_for),
+        cmocka_unit_test(threads_have_the_usual_stack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

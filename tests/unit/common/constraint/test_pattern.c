@@ -3,6 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "tests/unit/common/constraint/texts.h"
 #include <pcre2.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #define R CONSTRAINT_REGEX
@@ -185,6 +186,38 @@ static void nested_counts_stay_small(void **state)
     }
 }
 
+static void *compile_deep(void *text)
+{
+    struct err e = ERR_INIT;
+    struct constraint *c = constraint_new(R, text, strlen(text), &e);
+    assert_null(c);
+    assert_non_null(strstr(e.msg, "nested too deeply"));
+    return NULL;
+}
+
+/* Groups and quantifiers multiply. A thread has 2 MiB where `ulimit -s` is unlimited. */
+static void nested_repetitions_need_no_stack(void **state)
+{
+    enum { GROUPS = 199, QUANTIFIERS = 80 };
+    char *text = calloc(GROUPS * (size_t)(2 + 2 * QUANTIFIERS) + 8, 1), *to = text;
+    pthread_attr_t attr;
+    pthread_t thread;
+    (void)state;
+    memset(to, '(', GROUPS);
+    to = stpcpy(to + GROUPS, "a\\b");
+    for (int i = 0; i < GROUPS; i++) {
+        to = stpcpy(to, ")");
+        for (int k = 0; k < QUANTIFIERS; k++)
+            to = stpcpy(to, "??");
+    }
+    pthread_attr_init(&attr);
+    assert_int_equal(pthread_attr_setstacksize(&attr, 1 << 20), 0);
+    assert_int_equal(pthread_create(&thread, &attr, compile_deep, text), 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attr);
+    free(text);
+}
+
 /* A text that took too much work is not called a wrong one. */
 static void too_much_work_is_said(void **state)
 {
@@ -219,6 +252,7 @@ int main(void)
         cmocka_unit_test(what_is_not_regular_is_refused),
         cmocka_unit_test(nested_counts_mean_what_they_say),
         cmocka_unit_test(nested_counts_stay_small),
+        cmocka_unit_test(nested_repetitions_need_no_stack),
         cmocka_unit_test(too_much_work_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
