@@ -96,6 +96,33 @@ static bool rehash(struct term_pool *p)
     return true;
 }
 
+static uint32_t depth_of(const struct term_pool *p, const struct node *n)
+{
+    uint32_t most = 0;
+    switch ((enum kind)n->kind) {
+    case NONE:
+    case EMPTY:
+    case SET:
+    case RULE:
+        return 0;
+    case CAT: {
+        const uint32_t head = node(p, n->a)->depth + 1, tail = node(p, n->b)->depth;
+        return head > tail ? head : tail;
+    }
+    case NOT:
+    case REPEAT:
+        return node(p, n->a)->depth + 1;
+    case ALT:
+    case AND:
+        break;
+    }
+    for (uint32_t i = 0; i < n->b; i++) {
+        const uint32_t depth = node(p, p->kids.at[n->a + i])->depth;
+        most = depth > most ? depth : most;
+    }
+    return most + 1;
+}
+
 /* The index of a node equal to `n`. If it exists, `kids` and sets added for `n` are removed. */
 static term intern(struct term_pool *p, const struct node *n)
 {
@@ -111,6 +138,11 @@ static term intern(struct term_pool *p, const struct node *n)
                 p->n_sets = n->a;
             return p->slots[at] - 1;
         }
+    const uint32_t depth = p->n_nodes ? depth_of(p, n) : 0;
+    if (depth > TERM_DEPTH) {
+        p->left = 0;
+        return TERM_NONE;
+    }
     size_t cap = p->cap_nodes;
     if (!grow(p, &p->node, &p->cap_nodes, p->n_nodes + 1, sizeof(*n)))
         return TERM_NONE;
@@ -124,6 +156,7 @@ static term intern(struct term_pool *p, const struct node *n)
         p->active = active;
     }
     p->node[p->n_nodes] = *n;
+    p->node[p->n_nodes].depth = depth;
     p->slots[at] = (uint32_t)++p->n_nodes;
     return (term)p->n_nodes - 1;
 }

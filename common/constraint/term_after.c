@@ -125,6 +125,11 @@ static term derive(struct term_pool *p, term t, uint8_t byte)
 {
     const size_t from = p->scratch.n;
     const bool cut = p->cut;
+    if (p->deriving == TERM_DEPTH)
+        p->left = 0;
+    if (!p->left)
+        return TERM_NONE;
+    p->deriving++;
     p->cut = false;
     while (p->left && skippable(p, *node(p, t)) && !is_kept(place_of(p, t, byte), t, byte) &&
            term_push(p, &p->scratch, t))
@@ -133,6 +138,7 @@ static term derive(struct term_pool *p, term t, uint8_t byte)
     while (p->scratch.n > from)
         d = derive_kept(p, p->scratch.at[--p->scratch.n], byte, d);
     p->cut |= cut;
+    p->deriving--;
     return d;
 }
 

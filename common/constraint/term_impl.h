@@ -24,6 +24,7 @@ struct node {
     bool checked;   /* this term, or one inside it, is an AND or a NOT */
     uint8_t living; /* for AND and NOT: can it be completed? */
     uint32_t a, b, lo, hi;
+    uint32_t depth; /* of the terms inside it, down to rules; the parts of a chain have one level */
     /* [over][inside an AND or NOT] 1 + its term_coarse(); 0: not computed */
     uint32_t coarse[2][2];
     struct term_length length;
@@ -37,6 +38,11 @@ struct derived { /* cache entry: derive() of `from` and `byte` is `to`; `from` T
     uint8_t byte;
 };
 enum { DERIVED = 4096 }; /* a power of two */
+
+/* The most levels of terms that a recursion visits, of which each takes 350 bytes of a thread's
+ * stack. A constraint with more is too complex: `root ::= "a" root "b" | "a" root "c"` adds two
+ * with each "a". */
+enum { TERM_DEPTH = 8192 };
 
 struct words { /* a growing array of numbers */
     uint32_t *at;
@@ -62,6 +68,7 @@ struct term_pool {
     uint32_t lists;          /* number of the latest list of first sets */
     uint8_t last_byte;       /* the byte that ended the latest search */
     int factoring;           /* recursion depth of term_combine() */
+    int deriving;            /* recursion depth of a derivative, through rules */
     uint64_t left;           /* remaining steps of the budget */
     size_t max_bytes;
     bool full, lost; /* lost: an allocation failed */

@@ -95,6 +95,8 @@ static term rewrite(struct term_rewrite *r, term t)
     struct node n = *node(r->p, t);
     if (*memo_of(r, t))
         return *memo_of(r, t) - 1;
+    if (!r->p->left) /* no result to remember */
+        return TERM_NONE;
     term made = t;
     switch ((enum kind)n.kind) {
     case NONE:
@@ -118,7 +120,8 @@ static term rewrite(struct term_rewrite *r, term t)
     }
     if (r->leaf)
         made = r->leaf(r, made);
-    *memo_of(r, t) = made + 1;
+    if (r->p->left)
+        *memo_of(r, t) = made + 1;
     return made;
 }
 

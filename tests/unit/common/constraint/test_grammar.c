@@ -1,5 +1,7 @@
 /* Grammars in GBNF and in Lark's notation. */
+#include "common/buf.h"
 #include "tests/unit/common/constraint/texts.h"
+#include <pthread.h>
 #include <stdlib.h>
 
 #define G CONSTRAINT_GBNF
@@ -183,6 +185,75 @@ static void ambiguous_recursion_has_few_states(void **state)
     }
 }
 
+/* What is too deep ends with an error, in a thread's usual stack. Sanitizers need more of it. */
+static void in_a_stack_of_4_mib(void *(*run)(void *), void *arg)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    const size_t stack = 128 << 20;
+#else
+    const size_t stack = 4 << 20;
+#endif
+    pthread_attr_t attr;
+    pthread_t thread;
+    pthread_attr_init(&attr);
+    assert_int_equal(pthread_attr_setstacksize(&attr, stack), 0);
+    assert_int_equal(pthread_create(&thread, &attr, run, arg), 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attr);
+}
+
+static void *nest_a_text(void *arg)
+{
+    static const char grammar[] = "root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"d\"";
+    struct err e = ERR_INIT;
+    struct constraint *c = constraint_new(G, grammar, sizeof(grammar) - 1, &e);
+    constraint_state at = CONSTRAINT_START;
+    assert_non_null(c);
+    for (int i = 0; i < 1000; i++)
+        at = constraint_next(c, at, "a", 1);
+    assert_int_not_equal(at, CONSTRAINT_SPENT);
+    for (int i = 0; i < 20000; i++)
+        at = constraint_next(c, at, "a", 1);
+    assert_int_equal(at, CONSTRAINT_SPENT);
+    constraint_unref(c);
+    return arg;
+}
+
+static void a_nested_text_needs_no_stack(void **state)
+{
+    (void)state;
+    in_a_stack_of_4_mib(nest_a_text, NULL);
+}
+
+static void *nest_counts(void *text)
+{
+    struct err e = ERR_INIT;
+    assert_null(constraint_new(G, text, strlen(text), &e));
+    assert_non_null(strstr(e.msg, "too complex"));
+    return NULL;
+}
+
+/* Rules, groups and counts multiply. */
+static void nested_counts_need_no_stack(void **state)
+{
+    enum { RULES = 8, DEEP = 99 };
+    struct buf b = BUF_INIT;
+    (void)state;
+    for (int r = 0; r < RULES; r++) {
+        buf_fmt(&b, r ? "\nr%d ::= " : "root ::= ", r);
+        for (int i = 0; i < DEEP; i++)
+            buf_ch(&b, '(');
+        buf_fmt(&b, r + 1 < RULES ? "r%d" : "\"a\"", r + 1);
+        for (int i = 0; i < DEEP; i++) {
+            buf_ch(&b, ')');
+            for (int k = 0; k < DEEP; k++)
+                buf_str(&b, "{2}");
+        }
+    }
+    in_a_stack_of_4_mib(nest_counts, b.p);
+    buf_free(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +262,8 @@ int main(void)
         cmocka_unit_test(what_they_cannot_say_is_refused_by_name),
         cmocka_unit_test(large_ones_are_taken_or_refused),
         cmocka_unit_test(ambiguous_recursion_has_few_states),
+        cmocka_unit_test(a_nested_text_needs_no_stack),
+        cmocka_unit_test(nested_counts_need_no_stack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
