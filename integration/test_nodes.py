@@ -100,13 +100,19 @@ def cause(p):
     return [line for line in p.log.splitlines() if "Error:" in line][-1]
 
 
-@pytest.mark.parametrize("other", ["files", "quantisation"])
-def test_a_machine_with_another_model_is_refused(tmp_path, other):
+@pytest.mark.parametrize(
+    "other,more,want",
+    [
+        ("files", [], "files of weights or configuration"),
+        ("quantisation", ["--quantize", "int8"], "types of weights"),
+        ("cache", ["--kv-cache-dtype", "int8"], "options: --kv-cache-dtype int8 "),
+    ],
+)
+def test_a_machine_with_another_model_is_refused(tmp_path, other, more, want):
     model = other_weights(DEMO, tmp_path / "other") if other == "files" else DEMO
-    master, others = start(2, 2, models=[model], more=["--quantize", "int8"] if other == "quantisation" else [])
+    master, others = start(2, 2, models=[model], more=more)
     try:
         assert wait_end(master) == 1, master.log[-3000:]
-        want = "files of weights or configuration" if other == "files" else "types of weights"
         assert re.search(rf"shard 1 \(\S*127.0.0.1:\d+\) and shard 0 \(\S+\) have different {want}", cause(master)), cause(master)
         wait_end(others[0])
     finally:

@@ -196,6 +196,23 @@ def test_other_weights_take_no_place(model, tmp_path):
             p.stop(signal.SIGKILL)
 
 
+def test_other_options_take_no_place(model):
+    """The same files, and other answers."""
+    ports = [free_port() for _ in range(3)]
+    shards = [Shard(model, ports[0])]
+    try:
+        r = Router(model, "--replica-address", ",".join(f"127.0.0.1:{p}" for p in ports), "--shard-return-timeout", 60)
+        shards.append(Shard(model, ports[1], "--kv-cache-dtype", "int8"))
+        shards.append(Shard(model, ports[2], "--rope-scaling", "linear", "--rope-factor", 2))
+        for words in ("why=\"its options are `--kv-cache-dtype int8 ", "--rope-scaling linear --rope-factor 2`, and those of the others `--kv-cache-dtype"):
+            r.wait_log(words)
+        assert ready(r) == 1
+        assert r.stop() == 0
+    finally:
+        for p in shards:
+            p.stop(signal.SIGKILL)
+
+
 def test_a_second_router_waits_until_the_first_has_ended(model, alone):
     """Both would number the same blocks, and each would overwrite the other's: a rolling update of routers does that."""
     ports = [free_port(), free_port()]

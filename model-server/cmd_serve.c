@@ -232,6 +232,7 @@ static int listen_at(struct serving *v, const struct serve_config *c, char local
                                 .weights = s->model,
                                 .packed = s->packed,
                                 .kv_identity = &s->below.identity,
+                                .words = &s->words,
                                 .tok = s->tok,
                                 .addresses = s->addresses,
                                 .rank = c->rank,

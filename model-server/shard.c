@@ -330,6 +330,7 @@ int shard_load(struct shard *s, const struct serve_config *c,
     if (check_memory(s, c, e) || join(s, c, lost, arg, e) || open_model(s, c, e) ||
         open_below(s, c, e))
         return -1;
+    options_words(c, kv_dtype(s, c), s->ops->name, s->ops->describe(s->dev), &s->words);
     struct err unknown = ERR_INIT;
     if (!files_of(s, &unknown)) /* most of them are in the page cache now */
         LOG(LOG_WARN, "the checkpoint has no identity", LOGS("error", unknown.msg));

@@ -6,6 +6,7 @@
 #include "model-server/adapter_list.h"
 #include "model-server/dry_run.h"
 #include "model-server/image_input.h"
+#include "model-server/options_words.h"
 #include "model-server/packed/packed.h"
 #include "model-server/ranks.h"
 #include "model-server/serve_config.h"
@@ -31,6 +32,7 @@ struct shard { /* zero-initialise */
     struct tokenizer *tok;
     struct engine *engine;
     struct kv_below below;
+    struct options_words words;
     bool identified;             /* `files` is known: the identity of the model's files */
     struct model_identity files; /* zero: not known */
     _Atomic int64_t busy_ns;     /* for the watchdog: start of the engine thread's current work */

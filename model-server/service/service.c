@@ -104,6 +104,10 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     if (s->o.files)
         memcpy(&r->checkpoint_hash, s->o.files->content, sizeof(r->checkpoint_hash));
     r->program_version = (char *)VERSION;
+    if (s->o.words) {
+        r->options = (char *)(uintptr_t)s->o.words->options;
+        r->products = (char *)(uintptr_t)s->o.words->products;
+    }
     r->device_type = (char *)s->o.device_type;
     r->support_chunking = true;
     r->use_prefix_caching = !s->o.model->by_length;

@@ -7,6 +7,7 @@
 #include "common/rpc/server.h"
 #include "common/startup.h"
 #include "model-server/engine/engine.h"
+#include "model-server/options_words.h"
 #include "model-server/packed/packed.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -23,6 +24,7 @@ struct service_options {
     struct model *weights;                    /* the model, whose caches are copied */
     const struct packed *packed;              /* a file that weights are mapped from; NULL: none */
     const struct model_identity *kv_identity; /* see common/model_identity.h */
+    const struct options_words *words;        /* NULL: unknown */
     const struct tokenizer *tok;
     /* Address of each rank for rank 0's machine: [world], owned by the caller. */
     char *const *addresses;

@@ -44,8 +44,7 @@ static bool same_adapters(struct adapter_shelf *a, struct adapter_shelf *b)
     return same;
 }
 
-/* Why the replica cannot serve; NULL: it can. A stream may resume there at any time, so results and
- * features must be equal. The capacity may differ. */
+/* Why the replica cannot serve; NULL: it can. The capacity may differ. */
 static const char *unfit(struct fleet *f, const struct infer *i)
 {
     const struct infer_limits *a = &f->limits, *b = infer_limits(i);
@@ -72,6 +71,29 @@ static const char *unfit(struct fleet *f, const struct infer *i)
     if (!same_adapters(&f->adapters, infer_adapters(i)))
         return "it serves other adapters";
     return NULL;
+}
+
+/* -1: the replica cannot serve. A stream may resume there at any time, so results and features must
+ * be equal. Another version of the program is expected to have the same results: otherwise no
+ * replica could be updated under its router. */
+static int check_fit(struct fleet *f, const struct replica *p, const struct infer *i, struct err *e)
+{
+    const struct infer_limits *a = &f->limits, *b = infer_limits(i);
+    const char *why = unfit(f, i);
+    if (why)
+        return err_set(e, ERR_VALIDATION, "%s", why);
+    if (other_words(a->options, b->options))
+        return err_set(e, ERR_VALIDATION, "its options are `%s`, and those of the others `%s`",
+                       b->options, a->options);
+    if (strcmp(a->products, b->products) != 0)
+        return err_set(e, ERR_VALIDATION,
+                       "its device computes otherwise: `%s`, and the others `%s` (empty: exact "
+                       "products without matrix units; see --activations)",
+                       b->products, a->products);
+    if (other_words(a->program, b->program))
+        LOG(LOG_WARN, "replica of another version: a stream that moves may change",
+            LOGS("replica", p->target), LOGS("version", b->program), LOGS("others", a->program));
+    return 0;
 }
 
 static bool copy_labels(struct infer_limits *l)
@@ -162,9 +184,8 @@ static struct infer *connect(struct replica *p, bool *connected, struct err *e)
 static int open_replica(struct replica *p, struct infer *i, struct err *e)
 {
     struct fleet *f = p->fleet;
-    const char *why = f->open ? unfit(f, i) : NULL;
-    if (why)
-        return err_set(e, ERR_VALIDATION, "%s", why);
+    if (f->open && check_fit(f, p, i, e) != 0)
+        return -1;
     prefixes_free(&p->prefixes);
     if ((!f->open && !settle(f, i)) || !prefixes_init(&p->prefixes, infer_stats(i).blocks_total))
         return err_nomem(e);

@@ -421,6 +421,9 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
     memcpy(l->matrices, m->matrices, sizeof(l->matrices));
     memcpy(l->device, m->device, sizeof(l->device));
     memcpy(l->family, m->family, sizeof(l->family));
+    memcpy(l->options, m->options, sizeof(l->options));
+    memcpy(l->products, m->products, sizeof(l->products));
+    memcpy(l->program, m->program, sizeof(l->program));
     l->parameters = m->parameters;
     l->weight_bytes = m->weight_bytes;
     /* Our shards list all adapters; v2 shards have none. */

@@ -70,7 +70,9 @@ struct infer_limits { /* the result of warm-up */
     bool has_windows;         /* sliding-window layers have a separate cache */
     uint64_t sampling_fields; /* bits of param_bit() */
     char dtype[32], device[32], quantize[32], activations[16], matrices[256];
-    char family[64];                   /* model_type of config.json; empty: unknown */
+    char family[64]; /* model_type of config.json; empty: unknown */
+    /* flags that answers depend on; kind of the device's products; version; empty: unknown */
+    char options[SHARD_OPTIONS], products[SHARD_OPTIONS], program[32];
     uint64_t parameters, weight_bytes; /* of all shards; 0: unknown */
     bool lists_adapters;               /* false: the served adapters are unknown */
     uint32_t runtime_adapters; /* how many can be loaded at run time; 0: no loading, no unloading */

@@ -10,9 +10,15 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Do two hashes of files say that they differ? 0 is unknown. */
 static inline bool other_files(uint64_t a, uint64_t b) { return a && b && a != b; }
+
+static inline bool other_words(const char *a, const char *b)
+{
+    return *a && *b && strcmp(a, b) != 0; /* empty is unknown */
+}
 
 struct served_adapter {
     char *name;

@@ -74,8 +74,6 @@ static int read_task(struct shard_model *m, const Generate__V3__InfoResponse *r,
     return m->wants_labels ? read_labels(m, r, e) : 0;
 }
 
-static bool says_other(const char *a, const char *b) { return *a && *b && strcmp(a, b) != 0; }
-
 static bool other_adapters(const Generate__V3__InfoResponse *a, const Generate__V3__InfoResponse *b)
 {
     bool other = a->n_adapters != b->n_adapters;
@@ -93,9 +91,9 @@ static const char *difference(const Generate__V3__InfoResponse *a,
            : strcmp(a->dtype, b->dtype) || strcmp(a->quantize, b->quantize) ||
                    strcmp(a->activations, b->activations)
                ? "types of weights (--dtype, --quantize)"
-           : other_adapters(a, b)                               ? "adapters"
-           : says_other(a->program_version, b->program_version) ? "versions of the program"
-                                                                : NULL;
+           : other_adapters(a, b)                                ? "adapters"
+           : other_words(a->program_version, b->program_version) ? "versions of the program"
+                                                                 : NULL;
 }
 
 /* Ranks may run on several machines, each with its own folder and command line. */
@@ -114,6 +112,11 @@ static int check_ranks(const struct fan *f, struct rpc_mem *mem, struct err *e)
                            (unsigned long long)r->checkpoint_hash, r->dtype, r->quantize,
                            r->program_version, (unsigned long long)first->checkpoint_hash,
                            first->dtype, first->quantize, first->program_version);
+        if (other_words(first->options, r->options))
+            return err_set(e, ERR_VALIDATION,
+                           "shard %u (%s) and shard 0 (%s) have different options: %s and %s", i,
+                           shards_address(f->s, i), shards_address(f->s, 0), r->options,
+                           first->options);
     }
     return r ? 0 : err_wrap(e, "Unable to get the model shards info");
 }
@@ -182,6 +185,9 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     snprintf(m->activations, sizeof(m->activations), "%s", r->activations);
     snprintf(m->matrices, sizeof(m->matrices), "%s", r->matrices);
     snprintf(m->family, sizeof(m->family), "%s", r->family);
+    snprintf(m->options, sizeof(m->options), "%s", r->options);
+    snprintf(m->products, sizeof(m->products), "%s", r->products);
+    snprintf(m->program, sizeof(m->program), "%s", r->program_version);
     snprintf(m->device, sizeof(m->device), "%s", r->device_type);
     if (m->state_cells_per_request)
         m->copies_kv = false; /* recurrent state cannot be rewound: no partial block hits */
@@ -521,6 +527,8 @@ const char *shard_model_unfit(const struct shard_model *was, const struct shard_
         !strcmp(m->device, was->device);
     if (!same)
         return "another model came back";
+    if (other_words(m->options, was->options) || strcmp(m->products, was->products) != 0)
+        return "they came back with other options, or on another kind of device";
     if (m->max_input_tokens != was->max_input_tokens ||
         m->max_total_tokens != was->max_total_tokens ||
         m->max_batch_prefill_tokens != was->max_batch_prefill_tokens)

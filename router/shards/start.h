@@ -8,7 +8,8 @@
 #include "router/shards/served_adapters.h"
 #include "router/shards/shards.h"
 
-enum { SHARD_STATE_CELLS = 2 }; /* cells of recurrent state per request, if the model has any */
+/* SHARD_STATE_CELLS: cells of recurrent state per request, if the model has any. */
+enum { SHARD_STATE_CELLS = 2, SHARD_OPTIONS = 256 };
 
 struct shard_model {
     int version;           /* of generate.vN */
@@ -22,6 +23,8 @@ struct shard_model {
     uint64_t vocab_hash;                                       /* 0: unknown */
     uint64_t checkpoint_hash; /* of the files of all shards; 0: unknown */
     char dtype[32], device[32], quantize[32], activations[16], matrices[256], family[64];
+    /* InfoResponse.options, .products, .program_version of rank 0 */
+    char options[SHARD_OPTIONS], products[SHARD_OPTIONS], program[32];
     uint64_t parameters, weight_bytes; /* of all shards; 0: unknown */
     enum model_task task;              /* what it is served for. Unless TASK_GENERATE: */
     uint32_t embed_width, hidden_size; /* floats per text, per token */

@@ -213,6 +213,19 @@ static void files_that_are_unknown_are_no_other_model(void **state)
     assert_non_null(shard_model_unfit(&known, &other));
 }
 
+static void other_options_are_another_model(void **state)
+{
+    const struct shard_model was = {.options = "--kv-cache-dtype float32"};
+    const struct shard_model now = {.options = "--kv-cache-dtype int8"}, unknown = {0};
+    const struct shard_model rounds = {.options = "--kv-cache-dtype float32",
+                                       .products = "AVX-512 BF16, bfloat16 products"};
+    (void)state;
+    assert_null(shard_model_unfit(&was, &was));
+    assert_null(shard_model_unfit(&was, &unknown));
+    assert_non_null(strstr(shard_model_unfit(&was, &now), "options"));
+    assert_non_null(strstr(shard_model_unfit(&was, &rounds), "device"));
+}
+
 static void stop_does_not_wait_for_them(void **state)
 {
     static const struct fake_shard like = {.step_ms = 5};
@@ -243,6 +256,7 @@ int main(void)
         cmocka_unit_test(patience_ends),
         cmocka_unit_test(other_files_are_another_model),
         cmocka_unit_test(files_that_are_unknown_are_no_other_model),
+        cmocka_unit_test(other_options_are_another_model),
         cmocka_unit_test(stop_does_not_wait_for_them),
     };
     return cmocka_run_group_tests(tests, temp_begin, temp_end);

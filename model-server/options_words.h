@@ -1,0 +1,16 @@
+/* options_words.h - what answers depend on beside the model's files, types and adapters, in words.
+ *
+ * Ranks of a group must have the same options. A stream may move from one replica to another, so
+ * there the products must be equal, too. */
+#ifndef MODEL_SERVER_OPTIONS_WORDS_H
+#define MODEL_SERVER_OPTIONS_WORDS_H
+#include "model-server/serve_config.h"
+
+struct options_words {
+    char options[240];  /* as flags, "--kv-cache-dtype int8 ..."; with their effective values */
+    char products[160]; /* how the device adds up; empty: in the order that all CPUs share */
+};
+/* `kv`: type of the KV cache; `backend` and `device`: its name and its describe(). */
+void options_words(const struct serve_config *c, enum kv_dtype kv, const char *backend,
+                   const char *device, struct options_words *out);
+#endif
