@@ -1,6 +1,6 @@
 """One API key floods the server, another one sends single requests: the second one's time to the first token, and how often it is refused.
 
-    python integration/bench/keys.py [--model DIR] [--clients 256] [--seconds 15]"""
+    python integration/bench/keys.py [--model DIR] [--clients 256] [--seconds 15] [--replicas 1]"""
 
 import argparse
 import asyncio
@@ -11,9 +11,16 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from serving import DEMO, Service  # noqa: E402
+import requests  # noqa: E402
+from serving import DEMO, Service, wait_for  # noqa: E402
 
 PROMPT = " ".join(f"word{i}" for i in range(200))
+
+
+def ready(s):
+    """Groups of shards that serve; a service of one lists none."""
+    listed = requests.get(s.url + "/info", headers={"Authorization": "Bearer a"}, timeout=10).json().get("replicas")
+    return sum(r["state"] == "ready" for r in listed) if listed else 1
 
 
 async def ask(port, key, n, text=PROMPT):
@@ -94,8 +101,10 @@ def main():
     p.add_argument("--model", default=DEMO)
     p.add_argument("--clients", type=int, default=256)
     p.add_argument("--seconds", type=float, default=15)
+    p.add_argument("--replicas", type=int, default=1)
     args = p.parse_args()
-    with Service(args.model, env={"API_KEY": "a,b"}) as s:
+    with Service(args.model, args=["--replicas", args.replicas], env={"API_KEY": "a,b"}) as s:
+        wait_for(lambda: ready(s) == args.replicas, 60)
         asyncio.run(measure(s.port, args))
 
 

@@ -150,6 +150,13 @@ static bool has_room(const struct replica *p)
     return p->n_waiting == 0 || (p->n_waiting < ROOM_REQUESTS && p->waiting < ROOM_STEPS * step);
 }
 
+/* A key of which no replica has a request waits for no place: the scheduler lets it join the next
+ * step, before the prompts that wait there, and bounds its steps while keys compete. */
+static bool has_place(const struct replica *p, const struct fleet_entry *e)
+{
+    return has_room(p) || (!e->returned && fair_newcomer(&e->fair) && p->n_waiting < ROOM_REQUESTS);
+}
+
 static bool may_hold(const struct replica *p, const struct gen_request *r)
 {
     const struct infer_limits *l = infer_limits(p->infer);
@@ -171,7 +178,7 @@ static struct replica *pick(struct fleet *f, const struct fleet_entry *e)
     for (uint32_t i = 0; i < f->n; i++) {
         const struct replica *p = f->v[i];
         bool ready = replica_ready(p);
-        c[i] = (struct pick_candidate){.room = ready && has_room(p) && may_hold(p, e->r),
+        c[i] = (struct pick_candidate){.room = ready && has_place(p, e) && may_hold(p, e->r),
                                        .shared = ready ? shared(f, p, e) : 0,
                                        .has_adapter = !adapter || !*adapter ||
                                                       prefixes_match(&p->prefixes, e->hashes, 1),
@@ -214,17 +221,18 @@ static bool any_room(const struct fleet *f)
     return false;
 }
 
-/* The next request that fits somewhere, and the replica. */
+/* The next request that fits somewhere, and the replica. Without room only newcomers are tried. */
 static struct fleet_entry *next(struct fleet *f, struct replica **to)
 {
+    const bool room = any_room(f);
     uint32_t seen = 0;
     *to = NULL;
-    for (struct fleet_entry *e = f->returned; e; e = e->next)
+    for (struct fleet_entry *e = room ? f->returned : NULL; e; e = e->next)
         if ((*to = pick(f, e)))
             return e;
     for (struct fair_item *it = fair_first(&f->fair); it && seen < SCAN_MOST;
-         it = fair_next(&f->fair), seen++)
-        if ((*to = pick(f, entry_of(it)))) {
+         it = room ? fair_next(&f->fair) : fair_next_newcomer(&f->fair), seen++)
+        if ((room || fair_newcomer(it)) && (*to = pick(f, entry_of(it)))) {
             fair_joins(it);
             return entry_of(it);
         }
@@ -256,7 +264,7 @@ struct fleet_entry *fleet_dispatch(struct fleet *f)
 {
     struct fleet_entry *refused = NULL, *e;
     struct replica *to;
-    while (!f->stopping && any_room(f) && (e = next(f, &to)))
+    while (!f->stopping && (e = next(f, &to)))
         if (!bind(f, e, to))
             refused = end(f, e, ERR_OVERLOADED, "Model is overloaded", refused);
     if (f->fair.n_waiting)

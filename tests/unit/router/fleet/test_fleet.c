@@ -255,6 +255,50 @@ static void other_models_are_refused(void **state)
     fleet_rig_free(g);
 }
 
+static bool is_bound(struct fleet_rig *g, const struct client *c)
+{
+    pthread_mutex_lock(&g->fleet->lock);
+    const struct fleet_entry *e = c->r.entry;
+    const bool bound = e && e->at;
+    pthread_mutex_unlock(&g->fleet->lock);
+    return bound;
+}
+
+static struct client *ask_as(struct fleet_rig *g, uint64_t key, uint32_t seed)
+{
+    struct client *c = client_new(seed, 60, 1);
+    c->r.tenant = key;
+    fleet_submit(g->fleet, &c->r);
+    return c;
+}
+
+/* All places are taken by one key: the first request of another one is at a replica at once, where
+ * it joins the next step. Its second one waits for a place as all do. */
+static void the_first_request_of_a_key_waits_for_no_place(void **state)
+{
+    static const struct fake_shard slow = {.step_ms = 300};
+    struct fleet_rig *g = fleet_rig_new(&slow, &patient, 2, NULL);
+    struct client *c[N];
+    (void)state;
+    assert_true(wait_for(all_ready, g));
+    for (uint32_t i = 0; i < N - 2; i++)
+        c[i] = ask_as(g, 1, i);
+    assert_false(is_bound(g, c[N - 3]));
+    c[N - 2] = ask_as(g, 2, 100);
+    c[N - 1] = ask_as(g, 2, 101);
+    assert_true(is_bound(g, c[N - 2]));
+    assert_false(is_bound(g, c[N - 1]));
+    for (uint32_t i = 2; i < N - 2; i++) /* else they take ten steps */
+        fleet_cancel(g->fleet, &c[i]->r);
+    expect_answer(c[N - 2]);
+    expect_answer(c[N - 1]);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_true(wait_for(is_over, c[i]));
+        client_free(c[i]);
+    }
+    fleet_rig_free(g);
+}
+
 static void what_cannot_start_says_why(void **state)
 {
     const char *const none[] = {"unix:/tmp/no-such-shard-0", "unix:/tmp/no-such-shard-1"};
@@ -283,6 +327,7 @@ int main(void)
         cmocka_unit_test(replicas_come_and_go_by_a_file),
         cmocka_unit_test(numbers_stay_distinct_when_replicas_change),
         cmocka_unit_test(other_models_are_refused),
+        cmocka_unit_test(the_first_request_of_a_key_waits_for_no_place),
         cmocka_unit_test(what_cannot_start_says_why),
     };
     return cmocka_run_group_tests(tests, fleet_rig_set_up, fleet_rig_tear_down);
