@@ -3,7 +3,10 @@
  * say so (a cache of many layers, walked one after the other), from the processor's caches
  * otherwise.
  *
- *   attention [threads] [type of the cache] [row]    default: all allowed cores, types and rows */
+ *   attention [threads] [type of the cache] [row] [rounds]
+ *
+ * Default: all allowed cores, types and rows, in fp32. With `rounds` q and the weights may be
+ * rounded to bfloat16. */
 #include "model-server/backend/cpu/cpu.h"
 #include "tests/bench/probes.h"
 #include "tests/bench/timing.h"
@@ -11,6 +14,7 @@
 
 static const struct backend_ops *const ops = &backend_cpu;
 static struct device *dev;
+static bool rounds;             /* kv_desc.rounds */
 static double bandwidth, flops; /* what the machine can do: bytes and operations a second */
 
 /* `seqs` sequences at `depth`, `n` new tokens each, in one of `layers` layers. */
@@ -46,6 +50,7 @@ static void rig_open(struct rig *r, const struct shape *s, enum kv_dtype t)
     uint32_t per_seq = (s->depth + BLOCK - 1) / BLOCK, tokens = s->seqs * s->n;
     uint32_t width = (s->heads + 2 * s->kv_heads) * s->dim;
     struct kv_desc kd = {s->layers, s->seqs * per_seq, BLOCK, t, {s->kv_heads, s->dim, s->dim}};
+    kd.rounds = rounds;
     if (!(r->kv = ops->kv_new(dev, &kd, &e)))
         die(&e);
     memset(r->kv->data, 0x3c, r->kv->bytes);
@@ -128,6 +133,7 @@ int main(int argc, char **argv)
     struct device_options o = {.threads = argc > 1 ? atoi(argv[1]) : 0, .features = ~0ull};
     if (!(dev = ops->open(&o, &e)))
         die(&e);
+    rounds = argc > 4 && !strcmp(argv[4], "rounds");
     timing_alone = pool_threads(dev->pool) == 1;
     bandwidth = probe_bytes(dev->pool) / BEST(3, probe_read(dev->pool, dev->features));
     flops = probe_ops(dev->pool, dev->features) / BEST(3, probe_fma(dev->pool, dev->features));

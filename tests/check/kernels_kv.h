@@ -16,8 +16,8 @@ static void fill_pages(enum kv_dtype t, uint32_t dim)
         for (size_t k = 0; k < sizeof(pages[0]); k += 4) {
             uint16_t low = t == KV_F16 ? f16_of_f32(rng_wide(&rng)) : bf16_of_f32(rng_wide(&rng));
             uint16_t high = t == KV_F16 ? f16_of_f32(rng_wide(&rng)) : bf16_of_f32(rng_wide(&rng));
-            uint32_t both = (uint32_t)high << 16 | low, bytes = rng_u32(&rng) & 0x7f7f7f7f;
-            bytes = t >= KV_FP8 ? rng_u32(&rng) : bytes; /* every bit pattern is a number */
+            uint32_t both = (uint32_t)high << 16 | low;
+            uint32_t bytes = rng_u32(&rng); /* every bit pattern is a number */
             memcpy(pages[i] + k, kv_dtype_scaled(t) ? &bytes : &both, 4);
         }
     for (uint32_t i = 0; kv_dtype_scaled(t) && i < KV_ROOM * KV_PAGE; i++)
@@ -45,6 +45,8 @@ static bool check_scores(scores_f32_fn *ref, scores_f32_fn *fn, uint32_t n, enum
         fill(MAXN);
         if (pairs)
             fill_words(x, MAXN);
+        if (rows % 2) /* of bfloat16: any bits that are no NaN */
+            a.scaled = (struct kv_scaled){page_list, 4 * (size_t)rng_below(&rng, 16)};
         a.s = want;
         ref(&a);
         a.s = got;
@@ -96,13 +98,43 @@ CHECK_KV(i8, KV_I8)
 CHECK_KV(fp8, KV_FP8)
 CHECK_KV(i4, KV_I4)
 
-static bool check_scores_pairs(void (*fn)(void), uint32_t n)
+#define CHECK_PAIRS(type, t)                                                                       \
+    static bool check_scores_pairs_##type(void (*fn)(void), uint32_t n)                            \
+    {                                                                                              \
+        return check_scores(k_scores_pairs_##type##_ref, (scores_f32_fn *)fn, n, t, true);         \
+    }                                                                                              \
+    static bool check_values_pairs_##type(void (*fn)(void), uint32_t n)                            \
+    {                                                                                              \
+        return check_values(k_values_pairs_##type##_ref, (values_f32_fn *)fn, n, t, true);         \
+    }
+CHECK_PAIRS(bf16, KV_BF16)
+CHECK_PAIRS(i8, KV_I8)
+CHECK_PAIRS(fp8, KV_FP8)
+CHECK_PAIRS(i4, KV_I4)
+
+/* With 0x55 in both where no number is written. */
+static bool check_widen_pages(widen_keys_fn *ref, widen_keys_fn *fn, uint32_t n)
 {
-    return check_scores(k_scores_pairs_ref, (scores_f32_fn *)fn, n, KV_BF16, true);
+    static _Alignas(64) char to[2][KV_PAGES][KV_PAGE * (KV_DIM_MAX + 16) * 2];
+    const enum kv_dtype t = (enum kv_dtype)(KV_I8 + n % (KV_N - KV_I8));
+    const uint32_t dim = 1 + n % KV_DIM_MAX, count = 1 + n % KV_PAGES;
+    fill_pages(t, dim);
+    memset(to, 0x55, sizeof(to));
+    for (int i = 0; i < 2; i++) {
+        char *dst[KV_PAGES];
+        for (uint32_t k = 0; k < KV_PAGES; k++)
+            dst[k] = to[i][k];
+        (i ? fn : ref)(dst, page_list, count, dim, t);
+    }
+    return !memcmp(to[0], to[1], sizeof(to[0]));
 }
-static bool check_values_pairs(void (*fn)(void), uint32_t n)
+static bool check_widen_keys(void (*fn)(void), uint32_t n)
 {
-    return check_values(k_values_pairs_ref, (values_f32_fn *)fn, n, KV_BF16, true);
+    return check_widen_pages(k_widen_keys_ref, (widen_keys_fn *)fn, n);
+}
+static bool check_widen_values(void (*fn)(void), uint32_t n)
+{
+    return check_widen_pages(k_widen_values_ref, (widen_values_fn *)fn, n);
 }
 
 static bool check_pair_weights(void (*fn)(void), uint32_t n)
@@ -110,8 +142,11 @@ static bool check_pair_weights(void (*fn)(void), uint32_t n)
     const uint32_t count = 1 + n % KV_PAGES;
     for (uint32_t i = 0; i < KV_SPLIT; i++) /* to below what fp32 has without loss */
         want[i] = got[i] = ldexpf(rng_unit(&rng), -(int)rng_below(&rng, 150));
-    k_pair_weights_ref(want, count);
-    CALL(pair_weights)(got, count);
+    struct kv_scaled scaled = {n % 2 ? page_list : NULL, 0};
+    fill_pages(KV_I8, 4);
+    scaled.at = (size_t)((const char *)kv_scales(pages[0], KV_I8, 4) - pages[0]);
+    k_pair_weights_ref(want, count, &scaled);
+    CALL(pair_weights)(got, count, &scaled);
     return same();
 }
 

@@ -124,8 +124,14 @@ static size_t out_bytes(const struct attn_case *k)
 /* What is stored is known to the bit, so every type leaves only the rounding of fp32 sums. */
 static const double TOLERANCE = 3e-5, ROUNDED = 8e-2;
 
-/* The cache's type in case c. All forms but one are for bfloat16. */
-static enum kv_dtype type_of(uint32_t c) { return form ? KV_BF16 : (enum kv_dtype)(c % KV_N); }
+/* The cache's type in case c: squares are for bfloat16, pairs for what it represents. */
+static enum kv_dtype type_of(uint32_t c)
+{
+    static const enum kv_dtype in_bf16[] = {KV_BF16, KV_I8, KV_FP8, KV_I4};
+    if (form == IN_PAIRS)
+        return in_bf16[c % 4];
+    return form ? KV_BF16 : (enum kv_dtype)(c % KV_N);
+}
 
 static void agrees_with_double_precision(double tolerance)
 {
@@ -238,6 +244,7 @@ static void pairs_are_bitwise_the_same_however_they_are_cut(void **state)
     for (uint32_t c = 0; c < N_FIXED + N_RANDOM; c++) {
         struct attn_case k = pick(c);
         k.len = k.len < 300 ? k.len : k.len / 2;
+        same_however_it_is_cut(c, &k, type_of(c));
         same_however_it_is_cut(c, &k, KV_BF16);
     }
     form = IN_VECTORS;

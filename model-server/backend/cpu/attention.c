@@ -387,8 +387,10 @@ void cpu_attend(struct device *d, const struct attn_call *c)
                          .kv = c->kv,
                          .layer = c->layer,
                          .p = p};
-    if (c->kv->desc.dtype == KV_BF16)
+    if (kv_dtype_in_bf16(c->kv->desc.dtype))
         j.products = d->kv[c->kv->desc.rounds];
+    if (c->kv->desc.dtype != KV_BF16)
+        j.products.squares = 0;
     j.mutual = p->mutual ? d->batch->mutual : NULL;
     j.group = p->n_heads / p->n_kv_heads;
     j.v_dim = kv_stream(c->kv, c->layer, true, 0)->dim;

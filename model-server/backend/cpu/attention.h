@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 enum { SPLIT_PAGES = KV_SPLIT / KV_PAGE };
-enum { ATTN_ROWS = 64 }; /* most rows of a tile, in either form */
+enum { ATTN_ROWS = 96 }; /* most rows of a tile, in either form */
 
 /* Softmax sums so far, one entry per row: maximum, sum of exp, weighted values. */
 struct attention_partial {
@@ -23,8 +23,9 @@ struct workspace {
     void *q;
     float *s; /* scores, then weights: rows KV_SCORES_LD apart, from the range's first key on */
     float *o;
-    char *weights, *values;         /* of squares */
-    struct kv_seen keys[ATTN_ROWS]; /* the same: of ws->s, to which a row attends */
+    char *wide[SPLIT_PAGES + KV_AHEAD]; /* of vectors: pages of bfloat16, of keys or of values */
+    char *weights, *values;             /* of squares */
+    struct kv_seen keys[ATTN_ROWS];     /* the same: of ws->s, to which a row attends */
 };
 
 struct attn_job {

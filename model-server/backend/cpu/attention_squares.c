@@ -12,6 +12,8 @@
 
 enum { STEP_DIMS = SQUARE_STEP_BYTES / 2, STEP_KEYS = STEP_DIMS };
 enum { MOST_STEPS = KV_SPLIT / STEP_KEYS };
+enum { MOST_ROWS = 64 };
+_Static_assert((int)MOST_ROWS <= (int)ATTN_ROWS, "rows of a tile");
 
 /* Bytes of a row in a step, for all parts. */
 static size_t row_step(const struct attn_job *j)
@@ -39,7 +41,7 @@ static size_t space(const struct attn_job *j, uint32_t rows)
 
 static uint32_t tile(const struct attn_job *j)
 {
-    uint32_t rows = ATTN_ROWS;
+    uint32_t rows = MOST_ROWS;
     while (rows > SQUARE && space(j, rows) > THREAD_SCRATCH)
         rows /= 2;
     return rows;

@@ -41,6 +41,9 @@ static inline size_t kv_page_bytes(enum kv_dtype t, uint32_t head_dim)
     return kv_dtype_scaled(t) ? n + KV_PAGE * sizeof(float) : n;
 }
 
+/* bfloat16 represents every number of the type, without its scale. */
+static inline bool kv_dtype_in_bf16(enum kv_dtype t) { return t == KV_BF16 || kv_dtype_scaled(t); }
+
 static inline bool kv_dtype_paired(enum kv_dtype t) { return t == KV_BF16 || t == KV_I4; }
 
 /* Index of the element in its page. Element 2 n of int4 is the low nibble of byte n. */
@@ -67,16 +70,27 @@ static inline float *kv_scales(const char *page, enum kv_dtype t, uint32_t head_
     return (float *)(void *)(page + kv_dtype_bytes(t, (size_t)KV_PAGE * kv_padded(head_dim)));
 }
 
+/* Pages with 16 fp32 scales each, `at` bytes behind their beginning. pages NULL: no scales. */
+struct kv_scaled {
+    const char *const *pages;
+    size_t at;
+};
+static inline const float *kv_scales_of(const struct kv_scaled *s, uint32_t page)
+{
+    return s->pages ? (const float *)(const void *)(s->pages[page] + s->at) : NULL;
+}
+
 /* s[r][16 j + i] = the sum over d < kv_dims() of q[d][r] * key i of page j, d ascending; times
  * the key's scale if there are scales. r < rows <= TILE_ROWS, j < n. Every position of a page is
  * computed, whatever it contains. */
 struct kv_scores {
     float *s; /* rows KV_SCORES_LD apart */
-    /* [kv_dims(head_dim)][tile_stride(rows)] as written by pack(). Of scores_pairs(): half as many
+    /* [kv_dims(head_dim)][tile_stride(rows)] as written by pack(). Of pairs: half as many
      * words, with the bfloat16 numbers of dimensions 2 k, and 2 k + 1 in the upper half. */
     const float *q;
     uint32_t rows, head_dim, n;
     const char *const *pages; /* n, and KV_AHEAD more */
+    struct kv_scaled scaled;  /* of bfloat16 pages that were widened: the keys' scales */
 };
 
 /* o[r][d] continues its chain over p[r][i] * value i, i = first .. end - 1 ascending, where value i
@@ -84,7 +98,7 @@ struct kv_scores {
 struct kv_values {
     float *o;
     size_t ldo; /* elements between rows of o; a multiple of 16 */
-    /* Rows KV_SCORES_LD apart. Of values_pairs(): words with the bfloat16 weights of positions 2 i,
+    /* Rows KV_SCORES_LD apart. Of pairs: words with the bfloat16 weights of positions 2 i,
      * in the upper half, and 2 i + 1; of those outside of first .. end - 1 no value is read. */
     const float *p;
     uint32_t rows, head_dim, first, end;

@@ -261,13 +261,25 @@ struct recur_step {
     X(values_i8, void, (const struct kv_values *t))                                                \
     X(values_fp8, void, (const struct kv_values *t))                                               \
     X(values_i4, void, (const struct kv_values *t))                                                \
-    /* of bfloat16 in pairs: the upper numbers of two words are multiplied first, then the lower   \
+    /* n pages of a type with scales as pages of bfloat16, without the scales; dim is of a head.   \
+     * KV_AHEAD more pages are listed. */                                                          \
+    X(widen_keys, void,                                                                            \
+      (char *const *dst, const char *const *pages, uint32_t n, uint32_t dim, enum kv_dtype t))     \
+    X(widen_values, void,                                                                          \
+      (char *const *dst, const char *const *pages, uint32_t n, uint32_t dim, enum kv_dtype t))     \
+    /* in pairs of bfloat16: the upper numbers of two words are multiplied first, then the lower   \
      * ones, each added to the sum and rounded. Subnormal numbers count as zero, also in sums. */  \
-    X(scores_pairs, void, (const struct kv_scores *t))                                             \
-    X(values_pairs, void, (const struct kv_values *t))                                             \
-    /* the weights of `pages` pages as values_pairs() reads them, rounded to nearest even; in      \
-     * place; NaN stays NaN */                                                                     \
-    X(pair_weights, void, (float *p, uint32_t pages))                                              \
+    X(scores_pairs_bf16, void, (const struct kv_scores *t))                                        \
+    X(scores_pairs_i8, void, (const struct kv_scores *t))                                          \
+    X(scores_pairs_fp8, void, (const struct kv_scores *t))                                         \
+    X(scores_pairs_i4, void, (const struct kv_scores *t))                                          \
+    X(values_pairs_bf16, void, (const struct kv_values *t))                                        \
+    X(values_pairs_i8, void, (const struct kv_values *t))                                          \
+    X(values_pairs_fp8, void, (const struct kv_values *t))                                         \
+    X(values_pairs_i4, void, (const struct kv_values *t))                                          \
+    /* the weights of `pages` pages, times their values' scales, as values_pairs() reads them;     \
+     * rounded to nearest even, in place; NaN stays NaN */                                         \
+    X(pair_weights, void, (float *p, uint32_t pages, const struct kv_scaled *scaled))              \
     /* kv_page.h; square_values() returns false if it read a number that is not finite */          \
     X(square_values, bool, (const struct kv_square_values *t))                                     \
     X(square_weights, void, (const struct kv_square_weights *t))                                   \
@@ -326,6 +338,8 @@ struct recur_step {
     X(values_i8, variant, needs)                                                                   \
     X(values_fp8, variant, needs)                                                                  \
     X(values_i4, variant, needs)                                                                   \
+    X(widen_keys, variant, needs)                                                                  \
+    X(widen_values, variant, needs)                                                                \
     X(weigh, variant, needs)                                                                       \
     X(merge, variant, needs)                                                                       \
     X(rotate, variant, needs)                                                                      \
@@ -357,6 +371,17 @@ struct recur_step {
     X(squares_int8, variant, needs)                                                                \
     X(squares_fp8, variant, needs)
 
+#define KV_PAIR_KERNELS(X, variant, needs)                                                         \
+    X(scores_pairs_bf16, variant, needs)                                                           \
+    X(scores_pairs_i8, variant, needs)                                                             \
+    X(scores_pairs_fp8, variant, needs)                                                            \
+    X(scores_pairs_i4, variant, needs)                                                             \
+    X(values_pairs_bf16, variant, needs)                                                           \
+    X(values_pairs_i8, variant, needs)                                                             \
+    X(values_pairs_fp8, variant, needs)                                                            \
+    X(values_pairs_i4, variant, needs)                                                             \
+    X(pair_weights, variant, needs)
+
 #define KV_SQUARE_KERNELS(X, variant, needs)                                                       \
     X(square_values, variant, needs)                                                               \
     X(square_weights, variant, needs)                                                              \
@@ -373,9 +398,7 @@ struct recur_step {
     BYTE_STREAM_KERNELS(X, ref, 0)                                                                 \
     X(tile_f16x2, ref, 0)                                                                          \
     X(tile_bf16x2, ref, 0)                                                                         \
-    X(scores_pairs, ref, 0)                                                                        \
-    X(values_pairs, ref, 0)                                                                        \
-    X(pair_weights, ref, 0)                                                                        \
+    KV_PAIR_KERNELS(X, ref, 0)                                                                     \
     X(squares_bf16, ref, 0)                                                                        \
     X(squares_i8, ref, 0)                                                                          \
     X(fits_w8a8, ref, 0)                                                                           \
@@ -392,9 +415,7 @@ struct recur_step {
     INT_KERNELS(X, avx512vnni, CPU_AVX512 | CPU_AVX512_VNNI)                                       \
     X(tile_f16x2, avx512fp16, CPU_AVX512 | CPU_AVX512_FP16)                                        \
     X(tile_bf16x2, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                       \
-    X(scores_pairs, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                      \
-    X(values_pairs, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                      \
-    X(pair_weights, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                      \
+    KV_PAIR_KERNELS(X, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                   \
     CODE_SQUARE_KERNELS(X, avx512amx, CPU_AVX512 | CPU_AMX_BF16)                                   \
     KV_SQUARE_KERNELS(X, avx512amx, CPU_AVX512 | CPU_AMX_BF16)                                     \
     BYTE_STREAM_KERNELS(X, avx512amx, CPU_AVX512 | CPU_AMX_BF16)                                   \

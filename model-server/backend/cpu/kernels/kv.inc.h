@@ -66,6 +66,57 @@ KV_KERNELS(i8, KV_I8)
 KV_KERNELS(fp8, KV_FP8)
 KV_KERNELS(i4, KV_I4)
 
+/* ---------------------------------------------------------------- pages as pages of bfloat16 */
+
+/* Numbers that bfloat16 represents, in the lower and upper halves of words. */
+INLINE i16 words(v16 lower, v16 upper)
+{
+    return i_and_or(v_bits(upper), i_set(0xffff0000), i_shr(v_bits(lower), 16));
+}
+
+INLINE void widen_keys(char *dst, const char *page, const char *ahead, uint32_t dim,
+                       const enum kv_dtype type)
+{
+    const size_t end = (size_t)kv_dims(dim) / STEP_DIMS(type) * 64;
+    for (size_t at = 0; at < end; at += 64) {
+        __builtin_prefetch(ahead + at);
+        UNROLL for (int c = 0; c < (int)STEP_DIMS(type); c += 2, dst += 64)
+            i_store(dst, words(key_column(page + at, type, c), key_column(page + at, type, c + 1)));
+    }
+}
+
+INLINE void widen_values(char *dst, const char *page, const char *ahead, uint32_t dim,
+                         const enum kv_dtype type)
+{
+    const uint32_t panels = kv_padded(dim) / LANES;
+    const size_t width = kv_dtype_bytes(type, LANES);
+    for (size_t at = 0; at < KV_PAGE * panels * width; at += 64)
+        __builtin_prefetch(ahead + at);
+    for (uint32_t key = 0; key < KV_PAGE; key++) {
+        for (uint32_t p = 0; p + 2 <= panels; p += 2, page += 2 * width, dst += 64)
+            i_store(dst, words(value_panel(page, type, 0, true), value_panel(page, type, 1, true)));
+        if (panels % 2) {
+            i_store_u16((uint16_t *)dst, i_shr(v_bits(value_panel(page, type, 0, false)), 16));
+            page += width, dst += 32;
+        }
+    }
+}
+
+#define WIDEN_KERNEL(op)                                                                           \
+    void ISA(op)(char *const *dst, const char *const *pages, uint32_t n, uint32_t dim,             \
+                 enum kv_dtype t)                                                                  \
+    {                                                                                              \
+        for (uint32_t i = 0; i < n; i++)                                                           \
+            if (t == KV_I8)                                                                        \
+                op(dst[i], pages[i], pages[i + KV_AHEAD], dim, KV_I8);                             \
+            else if (t == KV_FP8)                                                                  \
+                op(dst[i], pages[i], pages[i + KV_AHEAD], dim, KV_FP8);                            \
+            else                                                                                   \
+                op(dst[i], pages[i], pages[i + KV_AHEAD], dim, KV_I4);                             \
+    }
+WIDEN_KERNEL(widen_keys)
+WIDEN_KERNEL(widen_values)
+
 /* ---------------------------------------------------------------- scales */
 
 void ISA(weigh)(float *p, uint32_t rows, const char *const *pages, uint32_t n, size_t scales)

@@ -52,11 +52,14 @@ INLINE void score_pages(const struct kv_scores *t, uint32_t first_page, uint32_t
     }
     UNROLL for (uint32_t p = 0; p < pages; p++)
     {
-        v16 scale =
-            kv_dtype_scaled(type) ? v_load(kv_scales(page[p], type, t->head_dim)) : v_set(0.0f);
-        UNROLL for (uint32_t r = 0; r < rows; r++)
-            v_store(s + r * KV_SCORES_LD + p * KV_PAGE,
-                    kv_dtype_scaled(type) ? v_mul(acc[r][p], scale) : acc[r][p]);
+        float *to = s + p * KV_PAGE;
+        const float *scales = kv_dtype_scaled(type) ? kv_scales(page[p], type, t->head_dim)
+                                                    : kv_scales_of(&t->scaled, first_page + p);
+        if (scales) {
+            const v16 scale = v_load(scales);
+            UNROLL for (uint32_t r = 0; r < rows; r++) acc[r][p] = v_mul(acc[r][p], scale);
+        }
+        UNROLL for (uint32_t r = 0; r < rows; r++) v_store(to + r * KV_SCORES_LD, acc[r][p]);
     }
 }
 

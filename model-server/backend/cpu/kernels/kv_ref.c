@@ -35,9 +35,10 @@ INLINE void scores_of_key(const struct kv_scores *t, enum kv_dtype type, uint32_
         for (uint32_t r = 0; r < t->rows; r++)
             sums[r] = fmaf(k, t->q[(size_t)d * qs + r], sums[r]);
     }
-    const float scale = kv_dtype_scaled(type) ? kv_scales(page, type, t->head_dim)[i] : 1;
+    const float *scales = kv_dtype_scaled(type) ? kv_scales(page, type, t->head_dim)
+                                                : kv_scales_of(&t->scaled, key / KV_PAGE);
     for (uint32_t r = 0; r < t->rows; r++)
-        t->s[(size_t)r * KV_SCORES_LD + key] = sums[r] * scale;
+        t->s[(size_t)r * KV_SCORES_LD + key] = scales ? sums[r] * scales[i] : sums[r];
 }
 
 BOTH_FORMS static void scores(const struct kv_scores *t, enum kv_dtype type)
@@ -73,6 +74,26 @@ void k_values_i8_ref(const struct kv_values *t) { values(t, KV_I8); }
 void k_values_fp8_ref(const struct kv_values *t) { values(t, KV_FP8); }
 void k_values_i4_ref(const struct kv_values *t) { values(t, KV_I4); }
 
+/* ---------------------------------------------------------------- pages as pages of bfloat16 */
+
+void k_widen_keys_ref(char *const *dst, const char *const *pages, uint32_t n, uint32_t dim,
+                      enum kv_dtype t)
+{
+    for (uint32_t i = 0; i < n * KV_PAGE; i++)
+        for (uint32_t d = 0; d < kv_dims(dim); d++)
+            ((uint16_t *)(void *)dst[i / KV_PAGE])[kv_key_at(KV_BF16, i % KV_PAGE, d)] =
+                bf16_of_f32(number_in(pages[i / KV_PAGE], t, kv_key_at(t, i % KV_PAGE, d)));
+}
+
+void k_widen_values_ref(char *const *dst, const char *const *pages, uint32_t n, uint32_t dim,
+                        enum kv_dtype t)
+{
+    for (uint32_t i = 0; i < n * KV_PAGE; i++)
+        for (uint32_t d = 0; d < kv_padded(dim); d++)
+            ((uint16_t *)(void *)dst[i / KV_PAGE])[kv_value_at(KV_BF16, dim, i % KV_PAGE, d)] =
+                bf16_of_f32(number_in(pages[i / KV_PAGE], t, kv_value_at(t, dim, i % KV_PAGE, d)));
+}
+
 /* ---------------------------------------------------------------- pairs of bfloat16 */
 
 /* The upper product first. */
@@ -90,51 +111,73 @@ INLINE const uint32_t *words_of(const float *rows, size_t at)
     return (const uint32_t *)(const void *)(rows + at);
 }
 
-BOTH_FORMS void k_scores_pairs_ref(const struct kv_scores *t)
+/* Two numbers of a page, which bfloat16 represents; -1: zero. */
+INLINE uint32_t word_in(const char *page, enum kv_dtype t, int64_t upper, int64_t lower)
+{
+    const uint32_t a = upper < 0 ? 0 : bf16_of_f32(number_in(page, t, (size_t)upper));
+    const uint32_t b = lower < 0 ? 0 : bf16_of_f32(number_in(page, t, (size_t)lower));
+    return a << 16 | b;
+}
+
+BOTH_FORMS static void scores_in_pairs(const struct kv_scores *t, enum kv_dtype type)
 {
     const uint32_t qs = tile_stride(t->rows);
     for (uint32_t key = 0; key < t->n * KV_PAGE; key++) {
-        const uint32_t *k = (const void *)t->pages[key / KV_PAGE];
+        const char *page = t->pages[key / KV_PAGE];
+        const uint32_t i = key % KV_PAGE;
+        const float *scales = kv_dtype_scaled(type) ? kv_scales(page, type, t->head_dim)
+                                                    : kv_scales_of(&t->scaled, key / KV_PAGE);
         for (uint32_t r = 0; r < t->rows; r++) {
             float sum = 0.0f;
-            for (uint32_t pair = 0; pair < kv_dims(t->head_dim) / 2; pair++)
-                sum = add_pair(sum, k[pair * KV_PAGE + key % KV_PAGE],
-                               words_of(t->q, (size_t)pair * qs)[r]);
-            t->s[(size_t)r * KV_SCORES_LD + key] = sum;
+            for (uint32_t d = 0; d < kv_dims(t->head_dim); d += 2)
+                sum = add_pair(sum,
+                               word_in(page, type, (int64_t)kv_key_at(type, i, d + 1),
+                                       (int64_t)kv_key_at(type, i, d)),
+                               words_of(t->q, (size_t)(d / 2) * qs)[r]);
+            t->s[(size_t)r * KV_SCORES_LD + key] = scales ? sum * scales[i] : sum;
         }
     }
 }
 
-/* Dimension d of positions 2 pair, in the upper half, and 2 pair + 1. */
-static uint32_t value_pair(const struct kv_values *t, uint32_t pair, uint32_t d)
+void k_scores_pairs_bf16_ref(const struct kv_scores *t) { scores_in_pairs(t, KV_BF16); }
+void k_scores_pairs_i8_ref(const struct kv_scores *t) { scores_in_pairs(t, KV_I8); }
+void k_scores_pairs_fp8_ref(const struct kv_scores *t) { scores_in_pairs(t, KV_FP8); }
+void k_scores_pairs_i4_ref(const struct kv_scores *t) { scores_in_pairs(t, KV_I4); }
+
+/* Where dimension d of position i is, if its value is added: else -1. */
+static int64_t value_at(const struct kv_values *t, enum kv_dtype type, uint32_t i, uint32_t d)
 {
-    const uint16_t *page = (const void *)t->pages[2 * pair / KV_PAGE];
-    uint32_t word = 0;
-    for (uint32_t i = 2 * pair; i < 2 * pair + 2; i++) {
-        const bool in = i >= t->first && i < t->end;
-        const size_t at = kv_value_at(KV_BF16, t->head_dim, i % KV_PAGE, d);
-        word = word << 16 | (in ? page[at] : 0);
-    }
-    return word;
+    const bool in = i >= t->first && i < t->end;
+    return in ? (int64_t)kv_value_at(type, t->head_dim, i % KV_PAGE, d) : -1;
 }
 
-BOTH_FORMS void k_values_pairs_ref(const struct kv_values *t)
+BOTH_FORMS static void values_in_pairs(const struct kv_values *t, enum kv_dtype type)
 {
-    for (uint32_t pair = t->first / 2; 2 * pair < t->end; pair++)
+    for (uint32_t i = t->first & ~1u; i < t->end; i += 2)
         for (uint32_t d = 0; d < kv_padded(t->head_dim); d++) {
-            const uint32_t v = value_pair(t, pair, d);
+            const char *page = t->pages[i / KV_PAGE];
+            const uint32_t v =
+                word_in(page, type, value_at(t, type, i, d), value_at(t, type, i + 1, d));
             for (uint32_t r = 0; r < t->rows; r++) {
                 float *o = &t->o[r * t->ldo + d];
-                *o = add_pair(*o, v, words_of(t->p, (size_t)r * KV_SCORES_LD)[pair]);
+                *o = add_pair(*o, v, words_of(t->p, (size_t)r * KV_SCORES_LD)[i / 2]);
             }
         }
 }
 
-void k_pair_weights_ref(float *p, uint32_t pages)
+void k_values_pairs_bf16_ref(const struct kv_values *t) { values_in_pairs(t, KV_BF16); }
+void k_values_pairs_i8_ref(const struct kv_values *t) { values_in_pairs(t, KV_I8); }
+void k_values_pairs_fp8_ref(const struct kv_values *t) { values_in_pairs(t, KV_FP8); }
+void k_values_pairs_i4_ref(const struct kv_values *t) { values_in_pairs(t, KV_I4); }
+
+void k_pair_weights_ref(float *p, uint32_t pages, const struct kv_scaled *scaled)
 {
     for (uint32_t i = 0; i < pages * KV_PAGE; i += 2) {
-        const uint32_t even = bf16_of_f32(no_subnormal(p[i]));
-        const uint32_t word = even << 16 | bf16_of_f32(no_subnormal(p[i + 1]));
+        const float *scales = kv_scales_of(scaled, i / KV_PAGE);
+        uint32_t word = 0;
+        for (uint32_t k = i; k < i + 2; k++)
+            word =
+                word << 16 | bf16_of_f32(no_subnormal(scales ? p[k] * scales[k % KV_PAGE] : p[k]));
         memcpy(p + i / 2, &word, sizeof(word));
     }
 }
