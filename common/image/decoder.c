@@ -340,7 +340,7 @@ int image_decode(struct image_decoder *d, const void *bytes, size_t n, struct im
         *e = why;
         return -1;
     }
-    *out = (struct image){t.info.width, t.info.height, rgb};
+    *out = (struct image){.width = t.info.width, .height = t.info.height, .rgb = rgb};
     return 0;
 }
 

@@ -55,7 +55,11 @@ uint64_t image_digest(const struct image *p)
     if (gnutls_hash_init(&h, GNUTLS_DIG_SHA256) < 0)
         abort();
     gnutls_hash(h, size, sizeof(size));
-    gnutls_hash(h, p->rgb, (size_t)p->width * p->height * 3);
+    if (p->frames) {
+        gnutls_hash(h, &p->frames, sizeof(p->frames));
+        gnutls_hash(h, &p->fps, sizeof(p->fps));
+    }
+    gnutls_hash(h, p->rgb, (size_t)p->width * p->height * 3 * (p->frames ? p->frames : 1));
     gnutls_hash_deinit(h, out);
     for (int i = 0; i < 8; i++)
         digest = digest << 8 | out[i];

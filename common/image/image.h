@@ -32,9 +32,12 @@ int image_sniff(const void *bytes, size_t n, const struct image_limits *l, struc
 
 struct image {
     uint32_t width, height;
-    uint8_t *rgb; /* [height][width][3], free() */
+    uint8_t *rgb; /* [height][width][3]; of a video [frames][height][width][3]; free() */
+    uint32_t frames;
+    double fps; /* frames a second of a video; an image has no frames and no fps */
 };
 void image_free(struct image *p);
-/* 64 bits of SHA-256 over width, height and pixels: equal images have equal digests. Never 0. */
+/* 64 bits of SHA-256 over width, height and pixels, and a video's frames and fps: equal images have
+ * equal digests. Never 0. */
 uint64_t image_digest(const struct image *p);
 #endif

@@ -1,8 +1,8 @@
 /* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, Omni, GLM-4V, GLM-OCR, PaddleOCR-VL, VideoLLaMA 3, MiniMax M3,
  * Cosmos 3 Edge, North Vision, dots.ocr, HunyuanOCR, Hunyuan V4: one crop near the image's own
  * size, with sides that are multiples of a feature's side. */
+#include "common/vision/qwen.h"
 #include "common/json/json.h"
-#include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -157,8 +157,9 @@ static void load(struct vision *v, struct vision_settings *s)
                                                    vision_clip_std, third ? PATCH_3 : PATCH_2},
                                        published = {VISION_BICUBIC, vision_half, vision_half,
                                                     PATCH_3};
-    load_sizes(v, s, third ? vision_defaults(s, &of_class, &published) : &of_class,
-               own && third ? 65536 : 3136,
+    const struct vision_pixel_defaults *const d =
+        third ? vision_defaults(s, &of_class, &published) : &of_class;
+    load_sizes(v, s, d, own && third ? 65536 : 3136,
                !own    ? 28 * 28 * 1280
                : third ? 16777216
                        : 12845056);
@@ -166,10 +167,11 @@ static void load(struct vision *v, struct vision_settings *s)
                 strcmp(v->name, "qwen2_5_omni_thinker") == 0 ? &qwen_omni_tokens
                 : strcmp(v->name, "cohere_compass") == 0     ? &compass_tokens
                                                              : &qwen_tokens);
+    qwen_load_video(v, s, third ? &published : &of_class);
 }
 
 /* Both sides grow until neither is less than that of a feature, `f`. */
-static void enlarge_both(double f, double *h, double *w)
+void qwen_enlarge_both(double f, double *h, double *w)
 {
     const double scale = fmax(f / *h, f / *w);
     if (fmin(*h, *w) < f)
@@ -193,7 +195,7 @@ static void load_glm(struct vision *v, struct vision_settings *s)
     load_sizes(v, s, &d, 112 * 112, 28 * 28 * 15000);
     only_edges(v, s, 112 * 112, 28 * 28 * 15000);
     v->qwen.frames = v->format.frames;
-    v->qwen.enlarge = enlarge_both;
+    v->qwen.enlarge = qwen_enlarge_both;
     if (strcmp(v->name, "glmga") == 0)
         v->qwen.features = vision_u32(s, &s->pixels, "patch_expand_factor", 1, 1, 16);
     load_tokens(v, s,
@@ -222,7 +224,7 @@ static void load_cosmos3(struct vision *v, struct vision_settings *s)
     load_pixels(v, s, &d, 2, 256 * 256, 4096 * 4096);
     only_edges(v, s, 256 * 256, 4096 * 4096);
     v->format.frames = vision_u32(s, &s->pixels, "temporal_patch_size", 1, 1, 1);
-    v->qwen.enlarge = enlarge_both;
+    v->qwen.enlarge = qwen_enlarge_both;
     load_tokens(v, s, &cosmos3_tokens);
 }
 
@@ -313,34 +315,42 @@ static double at_least(double least, double x) { return x > least ? x : least; }
 
 /* In doubles and in the original's order, including rounding half to even, since a side determines
  * the number of tokens. */
-static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
+int qwen_fit(const struct vision *v, const struct qwen_bounds *b, struct vision_plan *out,
+             struct err *e)
 {
-    const double f = v->format.patch * v->format.merge * v->qwen.features, t = v->qwen.frames;
-    const double least = (double)v->qwen.min_pixels, most = (double)v->qwen.max_pixels;
+    const double f = v->format.patch * v->format.merge * v->qwen.features;
     double h = out->height, w = out->width;
-    if (v->qwen.enlarge)
-        v->qwen.enlarge(f, &h, &w);
+    if (b->enlarge)
+        b->enlarge(f, &h, &w);
     if (fmax(h, w) / fmin(h, w) > MAX_ASPECT)
         return err_set(e, ERR_VALIDATION,
                        "An image of %u x %u pixels has one side of more than %d times the other",
                        out->width, out->height, MAX_ASPECT);
     double rh = nearbyint(h / f) * f, rw = nearbyint(w / f) * f;
-    if (t * rh * rw > most) {
-        const double shrink = sqrt(t * h * w / most);
+    if (b->whole_frames * rh * rw > b->most) {
+        const double shrink = sqrt(b->frames * h * w / b->most);
         rh = floor(h / shrink / f) * f;
         rw = floor(w / shrink / f) * f;
-    } else if (t * rh * rw < least) {
-        const double stretch = sqrt(least / (t * h * w));
+    } else if (b->whole_frames * rh * rw < b->least) {
+        const double stretch = sqrt(b->least / (b->frames * h * w));
         rh = ceil(h * stretch / f) * f;
         rw = ceil(w * stretch / f) * f;
     }
     out->crop_height = (uint32_t)at_least(f, rh);
     out->crop_width = (uint32_t)at_least(f, rw);
-    vision_add_crop(
-        out, vision_add_resize(out, -1, vision_whole(out), out->crop_width, out->crop_height), 0,
-        0);
     out->grid_h = out->crop_height / (v->format.patch * v->format.merge);
     out->grid_w = out->crop_width / (v->format.patch * v->format.merge);
+    vision_add_resize(out, -1, vision_whole(out), out->crop_width, out->crop_height);
+    return 0;
+}
+
+static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
+{
+    const struct qwen_bounds b = {(double)v->qwen.min_pixels, (double)v->qwen.max_pixels,
+                                  v->qwen.frames, v->qwen.frames, v->qwen.enlarge};
+    if (qwen_fit(v, &b, out, e))
+        return -1;
+    vision_add_crop(out, 0, 0, 0);
     out->n_features = out->grid_h * out->grid_w;
     return 0;
 }
@@ -391,7 +401,10 @@ const struct vision_family vision_qwen = {
     .three_positions = true,
     .load = load,
     .plan = plan,
-    .expand = expand};
+    .plan_video = qwen_plan_video,
+    .interval = qwen_interval,
+    .expand = expand,
+    .expand_video = qwen_expand_video};
 
 const struct vision_family vision_glm4v = {
     .types = {"glm4v", "glm4v_moe", "glm46v", "glmga", "glm_ocr"},

@@ -53,7 +53,8 @@ int vision_settings_open(struct vision_settings *s, const char *dir, const struc
     if (!s->tower.o)
         return 0; /* its other content is not about images */
     if (read_one(s, 1, "preprocessor_config.json", false, e) ||
-        read_one(s, 2, "processor_config.json", false, e))
+        read_one(s, 2, "processor_config.json", false, e) ||
+        read_one(s, 3, "video_preprocessor_config.json", false, e))
         return -1;
     s->processor = (struct vision_section){s->files[2], "processor_config.json"};
     /* transformers 5 writes one file for both, and then reads no other */
@@ -61,12 +62,18 @@ int vision_settings_open(struct vision_settings *s, const char *dir, const struc
     s->pixels.name = "image_processor of processor_config.json";
     if (!s->pixels.o)
         s->pixels = (struct vision_section){s->files[1], "preprocessor_config.json"};
+    s->video = vision_inside(&s->processor, "video_processor");
+    s->video.name = "video_processor of processor_config.json";
+    if (!s->video.o)
+        s->video = (struct vision_section){s->files[3], "video_preprocessor_config.json"};
+    if (!s->video.o)
+        s->video = (struct vision_section){s->files[1], "preprocessor_config.json"};
     return 0;
 }
 
 void vision_settings_close(struct vision_settings *s)
 {
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         cJSON_Delete(s->files[i]);
 }
 

@@ -15,8 +15,11 @@ struct vision_section {
 struct vision_settings {
     const char *dir;
     const struct tokenizer *t; /* may be NULL */
-    cJSON *files[3];           /* owned: config, preprocessor_config, processor_config */
+    /* owned: config, preprocessor_config, processor_config, video_preprocessor_config */
+    cJSON *files[4];
     struct vision_section config, tower, pixels, processor;
+    /* of videos; as in transformers that of images where there is no other */
+    struct vision_section video;
     struct err *e;
     bool failed;
 };

@@ -1,5 +1,6 @@
 #include "common/json/json.h"
 #include "common/vision/settings.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,6 +113,11 @@ bool vision_two_way(const struct vision *v) { return v->two_way; }
 bool vision_prefix(const struct vision *v) { return v->family->prefix; }
 bool vision_crosses(const struct vision *v) { return v->family->crosses; }
 bool vision_three_positions(const struct vision *v) { return v->family->three_positions; }
+bool vision_takes_videos(const struct vision *v) { return v->video.taken; }
+const char *vision_video_marker(const struct vision *v) { return v->video.marker; }
+const char *vision_video_around(const struct vision *v) { return v->video.around; }
+uint32_t vision_video_token(const struct vision *v) { return v->video.token; }
+bool vision_frames_apart(const struct vision *v) { return v->video.apart; }
 const struct vision_format *vision_format(const struct vision *v) { return &v->format; }
 
 /* ---------------------------------------------------------------- plans */
@@ -176,11 +182,16 @@ static int check_plan(const struct vision *v, const struct vision_plan *p, struc
     }
     for (uint32_t i = 0; fits && i < p->n_resizes; i++)
         fits = p->resizes[i].width > 0 && p->resizes[i].height > 0;
-    if (!fits)
-        return err_set(e, ERR_VALIDATION,
-                       "An image of %u x %u pixels is beyond what this model's settings allow",
-                       p->width, p->height);
-    return 0;
+    if (fits)
+        return 0;
+    if (p->frames)
+        return err_set(
+            e, ERR_VALIDATION,
+            "A video of %u frames of %u x %u pixels is beyond what this model's settings allow",
+            p->frames, p->width, p->height);
+    return err_set(e, ERR_VALIDATION,
+                   "An image of %u x %u pixels is beyond what this model's settings allow",
+                   p->width, p->height);
 }
 
 int vision_plan(const struct vision *v, uint32_t width, uint32_t height, struct vision_plan *out,
@@ -196,6 +207,45 @@ int vision_plan(const struct vision *v, uint32_t width, uint32_t height, struct 
     return check_plan(v, out, e);
 }
 
+int vision_plan_video(const struct vision *v, const struct vision_video *video,
+                      struct vision_plan *out, struct err *e)
+{
+    const uint32_t most = VISION_MAX_CROPS * v->format.frames;
+    *out = (struct vision_plan){
+        .width = video->width, .height = video->height, .frames = video->frames, .fps = video->fps};
+    if (!v->video.taken)
+        return err_set(e, ERR_VALIDATION, "This model takes no videos");
+    if (!video->frames || video->frames > most)
+        return err_set(e, ERR_VALIDATION, "A video may have at most %u frames. Given: %u", most,
+                       video->frames);
+    if (!video->width || !video->height || video->width > VISION_MAX_SIDE ||
+        video->height > VISION_MAX_SIDE || !(isfinite(video->fps) && video->fps > 0))
+        return err_set(e, ERR_VALIDATION,
+                       "A video of %u x %u pixels and %g frames per second cannot be used",
+                       video->width, video->height, video->fps);
+    if (v->family->plan_video(v, out, e))
+        return -1;
+    out->n_tokens = out->n_features;
+    return check_plan(v, out, e);
+}
+
+const struct vision_format *vision_format_of(const struct vision *v, const struct vision_plan *p)
+{
+    return p->frames ? &v->video.format : &v->format;
+}
+
+uint32_t vision_token_of(const struct vision *v, const struct vision_plan *p)
+{
+    return p->frames ? v->video.token : v->token;
+}
+
+float vision_interval(const struct vision *v, const struct vision_plan *p)
+{
+    if (!p->frames)
+        return 0;
+    return v->family->interval ? v->family->interval(v, p) : 1;
+}
+
 void vision_repeat(struct buf *out, const char *text, uint64_t n)
 {
     const size_t len = strlen(text);
@@ -206,6 +256,10 @@ void vision_repeat(struct buf *out, const char *text, uint64_t n)
 void vision_expand(const struct vision *v, const struct vision_plan *p, uint32_t nth,
                    struct buf *out)
 {
+    if (p->frames) {
+        v->family->expand_video(v, p, out);
+        return;
+    }
     if (v->family->number)
         v->family->number(v, nth, out);
     if (v->family->expand)
@@ -231,13 +285,21 @@ int vision_text(const struct vision *v, const char *text, size_t n, struct buf *
 
 static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-/* An image of n tokens takes as many positions as its longer side. */
-static int32_t shift(const struct vision_place *p)
+/* How far grid number `t` of a video is behind its first one, in fp32 as in transformers. */
+static uint32_t later(const struct vision_place *p, uint32_t t)
 {
-    return (int32_t)larger(p->grid_h, p->grid_w) - (int32_t)p->n;
+    return (uint32_t)((float)t * p->interval);
 }
 
-/* M-RoPE (arXiv 2409.12191): tokens after an image continue behind its longer side. */
+/* An image of n tokens takes as many positions as its longest side; one of a video's is time. */
+static int32_t shift(const struct vision_place *p)
+{
+    const uint32_t cells = p->grid_h * p->grid_w, grids = cells ? p->n / cells : 0;
+    const uint32_t time = p->interval > 0 && grids ? later(p, grids - 1) + 1 : 0;
+    return (int32_t)larger(time, larger(p->grid_h, p->grid_w)) - (int32_t)p->n;
+}
+
+/* M-RoPE (arXiv 2409.12191): tokens after an image continue behind its longest side. */
 static void by_longer_side(const struct vision_place *place, uint32_t n, uint32_t i,
                            uint32_t out[3])
 {
@@ -247,10 +309,12 @@ static void by_longer_side(const struct vision_place *place, uint32_t n, uint32_
         delta += shift(&place[k]);
     const bool inside = k < n && i >= place[k].first && place[k].grid_w > 0;
     const uint32_t start = (inside ? place[k].first : i) + (uint32_t)delta;
+    const bool video = inside && place[k].interval > 0;
+    const uint32_t cells = video ? place[k].grid_h * place[k].grid_w : UINT32_MAX;
     const uint32_t at = inside ? i - place[k].first : 0;
-    out[0] = start;
-    out[1] = start + (inside ? at / place[k].grid_w : 0);
-    out[2] = start + (inside ? at % place[k].grid_w : 0);
+    out[0] = start + (video ? later(&place[k], at / cells) : 0);
+    out[1] = start + (inside ? at % cells / place[k].grid_w : 0);
+    out[2] = start + (inside ? at % cells % place[k].grid_w : 0);
 }
 
 void vision_position(const struct vision *v, const struct vision_place *place, uint32_t n,

@@ -57,6 +57,15 @@ bool vision_prefix(const struct vision *v);
 bool vision_crosses(const struct vision *v);
 /* Three position coordinates per token (M-RoPE). */
 bool vision_three_positions(const struct vision *v);
+/* Whether videos are supported, and then what stands for one in a prompt: its marker, that with the
+ * text that templates put around it, and the token of its features. */
+bool vision_takes_videos(const struct vision *v);
+const char *vision_video_marker(const struct vision *v);
+const char *vision_video_around(const struct vision *v);
+uint32_t vision_video_token(const struct vision *v);
+/* Tokens of a video's frames are not adjacent: text stands between them, and each run of tokens is
+ * a vision_place of its own (Qwen3-VL). Otherwise all of them are one. */
+bool vision_frames_apart(const struct vision *v);
 
 enum vision_filter {
     VISION_BILINEAR,
@@ -115,7 +124,11 @@ enum { VISION_MAX_SIDE = 65535, VISION_MAX_CROP_SIDE = 65536 };
 enum { VISION_MAX_PIXELS = 1 << 26 };
 enum { VISION_MAX_RESIZES = 8, VISION_MAX_CROPS = 64 };
 struct vision_plan {
-    uint32_t width, height; /* of the image */
+    uint32_t width, height; /* of the image, or of a frame */
+    /* Of a video, otherwise 0. Crop i is made of its frames from i * format.frames on, and of
+     * copies of the last one behind it. */
+    uint32_t frames;
+    double fps;
     /* A canvas of format.outside with the image at (x, y), which is then resized instead of the
      * image: rectangles without a source are of it. Width 0: there is none. */
     struct vision_rect canvas;
@@ -156,8 +169,21 @@ static inline uint64_t vision_pixels_before(const struct vision_plan *p, uint32_
  * VISION_MAX_SIDE. Constant time, no allocation. */
 int vision_plan(const struct vision *v, uint32_t width, uint32_t height, struct vision_plan *out,
                 struct err *e);
-/* Appends the text that replaces the marker of image `nth` of a prompt, from 0. Tokenized in
- * context, it has exactly plan.n_tokens tokens vision_token(). Out of memory: see out->oom. */
+/* The same for a video of frames of one size, with vision_takes_videos(). A frame may be taken more
+ * than once. ERR_VALIDATION: also for too many or too few frames. */
+struct vision_video {
+    uint32_t width, height, frames;
+    double fps; /* frames per second; above 0 */
+};
+int vision_plan_video(const struct vision *v, const struct vision_video *video,
+                      struct vision_plan *out, struct err *e);
+/* The format of a plan's pixels: that of images or videos, which differ in means and filter. */
+const struct vision_format *vision_format_of(const struct vision *v, const struct vision_plan *p);
+/* The token of a plan's features. */
+uint32_t vision_token_of(const struct vision *v, const struct vision_plan *p);
+/* Appends the text that replaces the marker of image or video `nth` of a prompt, from 0. Tokenized
+ * in context, it has exactly plan.n_tokens tokens vision_token_of(). Out of memory: see out->oom.
+ */
 void vision_expand(const struct vision *v, const struct vision_plan *p, uint32_t nth,
                    struct buf *out);
 
@@ -174,10 +200,14 @@ struct vision_frame vision_frame(const struct vision *v);
 int vision_text(const struct vision *v, const char *text, size_t n, struct buf *out, struct err *e);
 
 /* An image in a prompt: its tokens are [first, first + n), from its first vision_token() to its
- * last, possibly with others between. grid_h and grid_w are the plan's. */
+ * last, possibly with others between. grid_h and grid_w are the plan's. A video without
+ * vision_frames_apart() has several such grids, whose times are `interval` positions apart. */
 struct vision_place {
     uint32_t first, n, grid_h, grid_w;
+    float interval;
 };
+/* That interval for a plan; 0 for an image. */
+float vision_interval(const struct vision *v, const struct vision_plan *p);
 /* The coordinates of token i in a prompt with images place[0 .. n), ascending: t, h, w of M-RoPE
  * (arXiv 2409.12191), or what else the family's rotation uses. Only with vision_three_positions().
  */

@@ -20,6 +20,13 @@ struct vision_qwen {
     /* How sides first grow to that of a feature, `f`; NULL: they do not. */
     void (*enlarge)(double f, double *h, double *w);
     char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT]; /* around an image; "": templates do */
+    struct {
+        uint64_t min_pixels, max_pixels;
+        bool all_frames; /* these are bounds of all frames together, not of one */
+        /* positions per second; 0: one position per grid */
+        uint32_t positions_per_second;
+        char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT]; /* around a frame */
+    } video;
 };
 struct vision_glm5 {
     uint32_t min_tokens, max_tokens; /* features of an image */
@@ -145,10 +152,16 @@ struct vision_family {
     /* `out` is zeroed except for width and height, which are at least 1. vision_plan() checks
      * everything else; return an error only for an unsupported image. */
     int (*plan)(const struct vision *v, struct vision_plan *out, struct err *e);
+    /* The same for a video: frames and fps are filled, too. NULL: it takes none. */
+    int (*plan_video)(const struct vision *v, struct vision_plan *out, struct err *e);
+    /* vision_interval() of a video; NULL: 1. */
+    float (*interval)(const struct vision *v, const struct vision_plan *p);
     /* vision_position(); NULL: M-RoPE. */
     void (*position)(const struct vision_place *place, uint32_t n, uint32_t i, uint32_t out[3]);
     /* vision_expand(); NULL: the marker for each feature. */
     void (*expand)(const struct vision *v, const struct vision_plan *p, struct buf *out);
+    /* The same for a video. */
+    void (*expand_video)(const struct vision *v, const struct vision_plan *p, struct buf *out);
     /* Text before image number `nth` of a prompt; NULL: none. */
     void (*number)(const struct vision *v, uint32_t nth, struct buf *out);
     struct vision_frame (*frame)(const struct vision *v); /* NULL: an empty one */
@@ -162,6 +175,14 @@ struct vision {
     bool two_way; /* family->two_way, unless the files say otherwise */
     uint32_t token;
     char marker[VISION_TOKEN_TEXT], around[5 * VISION_TOKEN_TEXT];
+    struct {
+        bool taken; /* the model takes videos; otherwise the rest is empty */
+        bool apart; /* vision_frames_apart() */
+        uint32_t token;
+        struct vision_format format; /* vision_format_of() a video */
+        char pad[VISION_TOKEN_TEXT]; /* the token's text */
+        char marker[3 * VISION_TOKEN_TEXT], around[3 * VISION_TOKEN_TEXT];
+    } video;
     union {
         struct vision_qwen qwen;
         struct vision_glm5 glm5;

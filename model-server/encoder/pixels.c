@@ -17,6 +17,10 @@ struct work {
     const struct vision_plan *plan;
     const struct pixels_workers *workers;
     enum vision_layout layout;
+    /* The frame of a row of patches that is written, and how many after it are copies of it; and
+     * the number of rows of patches before it. */
+    uint32_t frame, copies;
+    size_t first_row;
     struct part parts[VISION_MAX_RESIZES];
     const uint8_t *outside; /* OUTSIDE_RUN pixels */
     float *out;
@@ -242,19 +246,20 @@ static void patch_rows(void *arg, int thread, size_t begin, size_t end)
     const size_t area = (size_t)p * p, numbers = area * 3 * frames; /* of a patch */
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        size_t row = i;
+        size_t row = k->first_row + i;
         const uint32_t crop = crop_of(k->plan, &row, p);
         const uint32_t cols = vision_crop_width(k->plan, crop) / p;
         const size_t before = vision_pixels_before(k->plan, crop) / area; /* patches */
         /* Blocks of m x m patches are in raster order, and the patches within a block. */
-        float *first = k->out + (before + row / m * m * cols + row % m * m) * numbers;
+        float *first =
+            k->out + (before + row / m * m * cols + row % m * m) * numbers + k->frame * area;
         for (uint32_t run = 0; run < cols; run += PATCH_RUN)
             for (uint32_t y = 0; y < p; y++)
                 for (uint32_t col = run; col < cols && col < run + PATCH_RUN; col++)
                     span(k, &k->plan->crops[crop], col * p, (uint32_t)row * p + y, p,
                          (struct place){first + ((size_t)(col / m) * m * m + col % m) * numbers +
                                             (size_t)y * p,
-                                        frames * area, area, frames});
+                                        frames * area, area, k->copies});
     }
 }
 
@@ -273,6 +278,53 @@ static int make_canvas(const struct vision_format *f, const struct vision_rect *
     return 0;
 }
 
+/* Writes `rows` rows of one picture, of pixels in planes, otherwise of patches. */
+static int make_rows(struct work *k, const struct image *picture, size_t rows, struct err *e)
+{
+    const struct vision_plan *p = k->plan;
+    int rc = 0;
+    for (uint32_t i = 0; i < p->n_resizes && rc == 0; i++)
+        rc = make_part(k, picture, i, e);
+    if (rc == 0)
+        run(k->workers, k->layout == VISION_PLANES ? plane_rows : patch_rows, k, rows);
+    for (uint32_t i = 0; i < p->n_resizes; i++) {
+        free(k->parts[i].own);
+        k->parts[i].own = NULL;
+    }
+    return rc;
+}
+
+static int make_picture(struct work *k, const struct image *picture, struct err *e)
+{
+    const struct vision_plan *p = k->plan;
+    const uint32_t unit = k->layout == VISION_PLANES ? 1 : k->format->patch;
+    size_t rows = 0;
+    k->copies = k->format->frames;
+    for (uint32_t i = 0; i < p->n_crops; i++)
+        rows += vision_crop_height(p, i) / unit;
+    return make_rows(k, picture, rows, e);
+}
+
+static int make_video(struct work *k, const struct image *video, struct err *e)
+{
+    const struct vision_plan *p = k->plan;
+    const uint32_t each = k->format->frames, last = p->frames - 1;
+    const size_t rows = p->crop_height / k->format->patch;
+    int rc = 0;
+    assert(k->layout != VISION_PLANES && p->frames <= p->n_crops * each);
+    k->copies = 1;
+    for (uint32_t i = 0; i < p->n_crops * each && rc == 0; i++) {
+        const size_t from = i < last ? i : last;
+        const struct image frame = {.width = video->width,
+                                    .height = video->height,
+                                    .rgb = video->rgb + from * video->width * video->height * 3};
+        k->frame = i % each;
+        k->first_row = i / each * rows;
+        rc = make_rows(k, &frame, rows, e);
+    }
+    return rc;
+}
+
 int pixels_make(const struct vision_format *f, const struct vision_plan *p,
                 const struct image *picture, enum vision_layout layout,
                 const struct pixels_workers *w, float *out, struct err *e)
@@ -288,7 +340,8 @@ int pixels_make(const struct vision_format *f, const struct vision_plan *p,
     struct image canvas = {0};
     for (int i = 0; i < 3 * OUTSIDE_RUN; i++)
         outside[i] = f->outside[i % 3];
-    assert(picture->width == p->width && picture->height == p->height);
+    assert(picture->width == p->width && picture->height == p->height &&
+           picture->frames == p->frames);
     int rc = p->canvas.width ? make_canvas(f, &p->canvas, picture, &canvas, e) : 0;
     if (canvas.rgb)
         picture = &canvas;
@@ -296,15 +349,8 @@ int pixels_make(const struct vision_format *f, const struct vision_plan *p,
     resample_kernels_init(&k.kernels, k.workers->features);
     if (f->bf16) /* the other variants compute in fp32 instead of reading the table */
         k.kernels.spread = resample_spread_ref;
-    for (uint32_t i = 0; i < p->n_resizes && rc == 0; i++)
-        rc = make_part(&k, picture, i, e);
-    size_t rows = 0;
-    for (uint32_t i = 0; i < p->n_crops; i++)
-        rows += vision_crop_height(p, i) / (layout == VISION_PLANES ? 1 : f->patch);
     if (rc == 0)
-        run(k.workers, layout == VISION_PLANES ? plane_rows : patch_rows, &k, rows);
-    for (uint32_t i = 0; i < p->n_resizes; i++)
-        free(k.parts[i].own);
+        rc = p->frames ? make_video(&k, picture, e) : make_picture(&k, picture, e);
     free(canvas.rgb);
     return rc;
 }

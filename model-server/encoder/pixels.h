@@ -25,9 +25,9 @@ struct pixels_workers {
 size_t pixels_count(const struct vision_format *f, const struct vision_plan *p,
                     enum vision_layout layout);
 /* Writes all crops to `out` in `layout`: the format's own, or another one that the tower prefers.
- * `picture` must have the plan's width and height. `w` NULL: single-threaded, with all instruction
- * sets of this CPU. Allocates 3 bytes per resized pixel during the call. ERR_SYSTEM: out of
- * memory. */
+ * `picture` must have the plan's width, height and frames; of a video the layout is not PLANES.
+ * `w` NULL: single-threaded, with all instruction sets of this CPU. Allocates 3 bytes per resized
+ * pixel during the call. ERR_SYSTEM: out of memory. */
 int pixels_make(const struct vision_format *f, const struct vision_plan *p,
                 const struct image *picture, enum vision_layout layout,
                 const struct pixels_workers *w, float *out, struct err *e);

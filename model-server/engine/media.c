@@ -10,11 +10,10 @@
 
 /* Checks the tokens of a medium: as many placeholders as it has features, including the first and
  * the last token. */
-static int check_tokens(const struct pictures *p, const struct media_spec *s,
-                        const struct medium_shape *shape, const uint32_t *ids, uint32_t after,
-                        uint32_t n_ids, struct err *e)
+static int check_tokens(const struct media_spec *s, const struct medium_shape *shape,
+                        const uint32_t *ids, uint32_t after, uint32_t n_ids, struct err *e)
 {
-    const uint32_t token = p->token;
+    const uint32_t token = shape->token;
     uint32_t n = 0;
     if (!s->tokens || s->position < after || s->position >= n_ids ||
         s->tokens > n_ids - s->position)
@@ -65,15 +64,15 @@ static struct medium *obtain(struct pictures *p, const struct media_spec *s,
 static int open_one(struct media *m, uint32_t i, const struct media_spec *s, const uint32_t *ids,
                     uint32_t n_ids, uint32_t cached, struct err *e)
 {
-    struct medium_shape shape;
+    struct medium_shape *const shape = &m->shapes[i];
     const uint32_t after = i ? m->places[i - 1].first + m->places[i - 1].n : 0;
-    if (m->pictures->source->shape(m->pictures, s, &shape, e) ||
-        check_tokens(m->pictures, s, &shape, ids, after, n_ids, e))
+    if (m->pictures->source->shape(m->pictures, s, shape, e) ||
+        check_tokens(s, shape, ids, after, n_ids, e))
         return -1;
-    m->places[i] = (struct vision_place){s->position, s->tokens, shape.grid_h, shape.grid_w};
-    m->features[i] = shape.rows;
+    m->places[i] = (struct vision_place){s->position, s->tokens, shape->grid_h, shape->grid_w,
+                                         shape->interval};
     if (!m->pictures->crosses && s->position + s->tokens > cached &&
-        !(m->of[i] = obtain(m->pictures, s, &shape, e)))
+        !(m->of[i] = obtain(m->pictures, s, shape, e)))
         return -1;
     return 0;
 }
@@ -124,7 +123,6 @@ static void mark_runs(struct media *m, const struct vision_place *at)
 static int number_features(struct media *m, const uint32_t *ids, struct err *e)
 {
     const struct vision_place *last = &m->places[m->n - 1];
-    const uint32_t token = m->pictures->token;
     m->begin = m->places[0].first;
     m->end = last->first + last->n;
     m->feature = malloc((m->end - m->begin) * sizeof(*m->feature));
@@ -135,12 +133,47 @@ static int number_features(struct media *m, const uint32_t *ids, struct err *e)
     for (uint32_t i = 0; i < m->n; i++) {
         const struct vision_place *at = &m->places[i];
         for (uint32_t k = at->first, nth = 0; k < at->first + at->n; k++)
-            if (ids[k] == token)
+            if (ids[k] == m->shapes[i].token)
                 m->feature[k - m->begin] = nth++;
         if (m->marks)
             mark_runs(m, at);
     }
     return 0;
+}
+
+/* Each run of a video's placeholders is a grid, if text stands between them. */
+static int add_runs(struct media *m, const struct vision_place *at,
+                    const struct medium_shape *shape, struct err *e)
+{
+    const uint32_t cells = shape->grid_h * shape->grid_w, end = at->first + at->n;
+    for (uint32_t i = at->first; i < end; i++) {
+        uint32_t n = 0;
+        while (i + n < end && m->feature[i + n - m->begin] != NO_FEATURE)
+            n++;
+        if (n && n != cells)
+            return err_set(e, ERR_VALIDATION, "a frame of %u tokens has %u tokens in the prompt",
+                           cells, n);
+        if (n)
+            m->grids[m->n_grids++] = (struct vision_place){i, n, shape->grid_h, shape->grid_w, 0};
+        i += n;
+    }
+    return 0;
+}
+
+static int find_grids(struct media *m, struct err *e)
+{
+    size_t most = 0;
+    int rc = 0;
+    for (uint32_t i = 0; i < m->n; i++)
+        most += m->shapes[i].apart ? m->shapes[i].rows : 1;
+    if (!(m->grids = malloc(most * sizeof(*m->grids))))
+        return err_nomem(e);
+    for (uint32_t i = 0; i < m->n && rc == 0; i++)
+        if (m->shapes[i].apart)
+            rc = add_runs(m, &m->places[i], &m->shapes[i], e);
+        else
+            m->grids[m->n_grids++] = m->places[i];
+    return rc;
 }
 
 struct media *media_new(struct pictures *p, const struct media_spec *specs, uint32_t n,
@@ -156,15 +189,17 @@ struct media *media_new(struct pictures *p, const struct media_spec *specs, uint
     m->prefix = p->prefix ? n_ids : 0;
     m->n = n;
     m->places = calloc(n, sizeof(*m->places));
-    m->features = calloc(n, sizeof(*m->features));
+    m->shapes = calloc(n, sizeof(*m->shapes));
     m->of = calloc(n, sizeof(struct medium *));
-    int rc = m->places && m->features && m->of ? 0 : err_nomem(e);
+    int rc = m->places && m->shapes && m->of ? 0 : err_nomem(e);
     for (uint32_t i = 0; i < n && rc == 0; i++)
         rc = open_one(m, i, &specs[i], ids, n_ids, cached, e);
     if (rc == 0 && p->crosses)
         rc = open_crosses(m, specs, e);
     if (rc == 0)
         rc = number_features(m, ids, e);
+    if (rc == 0)
+        rc = find_grids(m, e);
     if (rc == 0)
         return m;
     media_free(m);
@@ -179,7 +214,8 @@ void media_free(struct media *m)
         if (m->of[i])
             pictures_unref(m->pictures, m->of[i]);
     media_cross_close(m);
-    free(m->places), free(m->features), free(m->of), free(m->feature), free(m->marks);
+    free(m->places), free(m->shapes), free(m->grids);
+    free(m->of), free(m->feature), free(m->marks);
     free(m);
 }
 
@@ -244,7 +280,7 @@ struct media_token media_token(const struct media *m, uint32_t i)
 {
     struct media_token t = {0};
     if (m->axes)
-        vision_position(m->pictures->o.vision, m->places, m->n, i, t.axes);
+        vision_position(m->pictures->o.vision, m->grids, m->n_grids, i, t.axes);
     if (i < m->prefix)
         t.mutual = (struct mutual){0, m->prefix};
     if (m->pictures->crosses) {

@@ -29,7 +29,7 @@ int media_cross_open(struct media *m, struct err *e)
         struct media_run *r = &m->runs[m->n_runs - 1];
         const uint32_t at = m->n_runs - 1;
         r->n++;
-        m->rows[at] += m->features[i];
+        m->rows[at] += m->shapes[i].rows;
         m->sees[i] = (struct mutual){r->row, r->row + m->rows[at]};
         blocks = r->row / MODEL_CROSS_BLOCK + shown_blocks_of(m->rows[at]);
     }
@@ -164,10 +164,10 @@ static const float *rows_at(const struct media *m, const struct media_run *r, ui
                             uint32_t *left)
 {
     uint32_t k = r->first;
-    while (at >= m->features[k])
-        at -= m->features[k++];
+    while (at >= m->shapes[k].rows)
+        at -= m->shapes[k++].rows;
     assert(k < r->first + r->n);
-    *left = m->features[k] - at;
+    *left = m->shapes[k].rows - at;
     return m->of[k] && m->of[k]->rows
                ? m->of[k]->rows + (size_t)at * m->pictures->source->row(m->pictures)
                : NULL;

@@ -10,6 +10,9 @@
 struct medium_shape {
     uint32_t rows, tokens;
     uint32_t grid_h, grid_w, width, height; /* of an image; 0: a text */
+    uint32_t token;                         /* its placeholder, or NO_PLACEHOLDER */
+    float interval;                         /* vision_interval() of a video, otherwise 0 */
+    bool apart;                             /* vision_frames_apart() of a video */
 };
 
 /* A medium: first what the source reads, then its features. */
@@ -71,7 +74,7 @@ struct pictures {
     uint32_t n_seen;
     struct medium *newest, *oldest;
     struct pictures_stats stats;
-    uint32_t token;             /* placeholder of a feature, or NO_PLACEHOLDER */
+    uint32_t token;             /* placeholder of an image's feature, or NO_PLACEHOLDER */
     bool axes, two_way, prefix; /* vision_three_positions() and its neighbours */
     bool crosses;               /* layers attend to the rows, and a medium is one token */
     struct shown shown;         /* with `crosses` */
@@ -91,8 +94,11 @@ struct media {
     bool axes, two_way;
     uint32_t n;
     struct vision_place *places; /* [n] */
-    uint32_t *features;          /* [n] */
-    struct medium **of;          /* [n] NULL: no longer needed */
+    struct medium_shape *shapes; /* [n] */
+    /* [n_grids] `places` for vision_position(): a video may have several */
+    struct vision_place *grids;
+    uint32_t n_grids;
+    struct medium **of; /* [n] NULL: no longer needed */
     /* For the tokens from the start of the first image to the end of the last one: the index of a
      * token's feature in its image, and the run of mutually visible tokens that contains it. */
     uint32_t begin, end;

@@ -1,4 +1,5 @@
 /* source_images.c - rows of images: files to pixels, and those through a vision tower. */
+#include "common/image/reel.h"
 #include "model-server/encoder/pixels.h"
 #include "model-server/encoder/resample_kernels.h"
 #include "model-server/engine/pictures_impl.h"
@@ -8,6 +9,15 @@ static int plan_of(const struct pictures *p, const struct media_spec *s, struct 
                    struct err *e)
 {
     struct image_info info;
+    struct reel_info reel;
+    if (reel_is(s->bytes, s->n_bytes)) {
+        if (reel_sniff(s->bytes, s->n_bytes, &image_default_limits, &reel, e))
+            return -1;
+        const struct vision_video video = {reel.width, reel.height, reel.frames, reel.fps};
+        return vision_plan_video(p->o.vision, &video, plan, e) || tower_check(p->o.tower, plan, e)
+                   ? -1
+                   : 0;
+    }
     return image_sniff(s->bytes, s->n_bytes, &image_default_limits, &info, e) ||
                    vision_plan(p->o.vision, info.width, info.height, plan, e) ||
                    tower_check(p->o.tower, plan, e)
@@ -26,15 +36,23 @@ static int shape(const struct pictures *p, const struct media_spec *s, struct me
                                  .grid_h = plan.grid_h,
                                  .grid_w = plan.grid_w,
                                  .width = plan.width,
-                                 .height = plan.height};
+                                 .height = plan.height,
+                                 .token = vision_token_of(p->o.vision, &plan),
+                                 .interval = vision_interval(p->o.vision, &plan),
+                                 .apart = plan.frames && vision_frames_apart(p->o.vision)};
     return 0;
 }
 
 static int read_image(struct pictures *p, const struct media_spec *s, struct medium *m,
                       struct err *e)
 {
-    if (plan_of(p, s, &m->plan, e) ||
-        p->o.decode(p->o.decode_arg, s->bytes, s->n_bytes, &m->picture, e))
+    if (plan_of(p, s, &m->plan, e))
+        return -1;
+    const int rc =
+        m->plan.frames
+            ? reel_decode(p->o.decode, p->o.decode_arg, s->bytes, s->n_bytes, &m->picture, e)
+            : p->o.decode(p->o.decode_arg, s->bytes, s->n_bytes, &m->picture, e);
+    if (rc)
         return -1;
     if (!m->digest)
         m->digest = image_digest(&m->picture);
@@ -51,7 +69,7 @@ static void drop(struct medium *m) { image_free(&m->picture); }
 int source_pixels(const struct pictures *p, const struct medium *m, float *to,
                   struct tower_image *out, struct err *e)
 {
-    const struct vision_format *f = vision_format(p->o.vision);
+    const struct vision_format *f = vision_format_of(p->o.vision, &m->plan);
     const struct backend_ops *ops = p->o.ops;
     const bool alone = !ops->host_run;
     const struct pixels_workers w = {.threads = alone ? 1 : ops->host_threads(p->o.dev),

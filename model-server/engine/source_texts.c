@@ -15,7 +15,7 @@ static int shape(const struct pictures *p, const struct media_spec *s, struct me
                        p->o.most_ids);
     if (s->n_bytes && !p->o.tower)
         return err_set(e, ERR_VALIDATION, "this model reads text only");
-    *out = (struct medium_shape){.rows = s->n_ids, .tokens = 1};
+    *out = (struct medium_shape){.rows = s->n_ids, .tokens = 1, .token = NO_PLACEHOLDER};
     return 0;
 }
 

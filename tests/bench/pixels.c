@@ -68,7 +68,7 @@ static int show(char **argv)
     struct vision *v = NULL;
     struct vision_plan plan;
     size_t n = 0;
-    const struct image given = {(uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]), NULL};
+    const struct image given = {(uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]), NULL, 0, 0};
     if (vision_load(argv[2], NULL, &v, &e))
         return refuse(&e);
     if (!v || vision_plan(v, given.width, given.height, &plan, &e))
@@ -102,7 +102,7 @@ int main(int argc, char **argv)
         return 2;
     }
     struct vision *v = load(argv[1]);
-    struct image p = {(uint32_t)atoi(argv[2]), (uint32_t)atoi(argv[3]), NULL};
+    struct image p = {(uint32_t)atoi(argv[2]), (uint32_t)atoi(argv[3]), NULL, 0, 0};
     if (vision_plan(v, p.width, p.height, &plan, &e))
         die(&e);
     const struct vision_format *f = vision_format(v);

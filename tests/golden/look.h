@@ -141,8 +141,8 @@ static inline const float *look_row(const struct look *k, uint32_t nth, uint32_t
 {
     const struct media *m = k->media;
     if (m->pictures->crosses) { /* no token has one: they are still in the pictures' memory */
-        for (uint32_t i = 0; i < m->n; nth -= m->features[i++])
-            if (nth < m->features[i])
+        for (uint32_t i = 0; i < m->n; nth -= m->shapes[i++].rows)
+            if (nth < m->shapes[i].rows)
                 return m->of[i]->rows + (size_t)nth * tower_row(m->pictures->o.tower);
         return NULL;
     }

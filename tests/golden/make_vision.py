@@ -11,10 +11,10 @@ small enough to be committed. tests/golden/test_vision_models runs what it finds
 import hashlib, json, os, sys
 import numpy as np, torch
 from safetensors.torch import save_file
-from vision_made import convolved, crossed, deepseek, docling, dots, florence, hunyuan, hunyuan_v4, kimi, minicpm, minicpm_first, minimax, muse, native, nemotron, queries, square, tiles
+from vision_made import convolved, crossed, deepseek, docling, dots, florence, hunyuan, hunyuan_v4, kimi, minicpm, minicpm_first, minimax, muse, native, nemotron, queries, square, tiles, video
 from vision_made.base import IMAGE, picture
 
-CASES = convolved.CASES | crossed.CASES | deepseek.CASES | docling.CASES | dots.CASES | florence.CASES | hunyuan.CASES | hunyuan_v4.CASES | kimi.CASES | minicpm.CASES | minicpm_first.CASES | minimax.CASES | muse.CASES | native.CASES | nemotron.CASES | queries.CASES | square.CASES | tiles.CASES
+CASES = convolved.CASES | crossed.CASES | deepseek.CASES | docling.CASES | dots.CASES | florence.CASES | hunyuan.CASES | hunyuan_v4.CASES | kimi.CASES | minicpm.CASES | minicpm_first.CASES | minimax.CASES | muse.CASES | native.CASES | nemotron.CASES | queries.CASES | square.CASES | tiles.CASES | video.CASES
 SIZES = native.SIZES | kimi.SIZES | muse.SIZES | nemotron.SIZES
 SHAPES = ["rgb_120x90.jpg", "tall_14x210.png", "wide_300x20.png", "tiny_3x2.png", "portrait_300x500.jpg"]
 SHAPES_OF = {"lighton_ocr": SHAPES[:3] + ["exact_56x56.png"] + SHAPES[4:]}  # without a picture of no feature
@@ -37,12 +37,16 @@ def features_of(rows):
 def run(model, names, folder, inputs, seed, layout, new):
     g = torch.Generator().manual_seed(seed)
     text = lambda n: torch.randint(3, 320, (n,), generator=g).tolist()
-    kwargs, spans = inputs([picture(folder, n) for n in names]) if names else ({}, [])
+    read = lambda n: dict(n, frames=[picture(folder, f) for f in n["frames"]]) if isinstance(n, dict) else picture(folder, n)
+    kwargs, spans = inputs([read(n) for n in names]) if names else ({}, [])
     ids, by_length = layout(spans, text)
     out = dict(images=names, ids=ids)
     if model.config.get_text_config(decoder=True).is_encoder_decoder:
         return out | florence.run(model, ids, kwargs, new, features_of)
-    if names:
+    if "pixel_values_videos" in kwargs:
+        f, levels = video.features(model, kwargs)
+        out |= dict(features=features_of(f), **(dict(deepstack=[features_of(x) for x in levels]) if levels else {}))
+    elif names:
         if model.config.model_type == "mllama":
             seen, f = None, crossed.mllama_features(model, kwargs)
         else:
@@ -64,7 +68,7 @@ def run(model, names, folder, inputs, seed, layout, new):
         top = logits.topk(2)
         margin = min(margin, (top.values[0] - top.values[1]).item())
         greedy.append(top.indices[0].item())
-        if greedy[-1] == IMAGE:  # it would ask for another picture
+        if greedy[-1] == IMAGE or (greedy[-1] == video.VIDEO and "pixel_values_videos" in kwargs):  # it would ask for another picture
             margin = 0.0
             break
     return out | dict(greedy_ids=greedy, greedy_min_margin=round(margin, 6))
@@ -95,7 +99,7 @@ def make(name, images):
     build, rename, layout = CASES[name]
     config, cls, pre, inputs = build()
     first = name in ("internvl", "internvl_chat")
-    pictures = [[]] + PICTURES + ([] if first else [PICTURES[0]])
+    pictures = [[]] + (video.PICTURES if name in video.CASES else PICTURES) + ([] if first else [PICTURES[0]])
     if name in ("florence2", "blip2_t5"):
         pictures[3] = pictures[3][1:]  # one picture
     config._attn_implementation = "eager"
@@ -129,6 +133,8 @@ def make(name, images):
     golden = dict(model_type=keys["model_type"], seed=seed, cases=cases)
     if not first:
         golden["preprocess"] = preprocessed(images, pre, inputs, SHAPES_OF.get(name, SHAPES), WHOLE_OF.get(name), name in CHANNELS_LAST, FRAMES_FIRST.get(name))
+    if name in video.CASES:
+        golden["preprocess"]["videos"] = video.preprocessed(images, inputs)
     if name in SIZES:
         golden["sizes"] = SIZES[name]()
     if name == "mllama":

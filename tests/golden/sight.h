@@ -3,6 +3,7 @@
 #ifndef TESTS_GOLDEN_SIGHT_H
 #define TESTS_GOLDEN_SIGHT_H
 #include "common/image/canvas.h"
+#include "common/image/reel.h"
 #include "model-server/encoder/tower.h"
 #include "model-server/engine/pictures.h"
 #include "model-server/model/decoder.h"
@@ -63,7 +64,9 @@ static inline int decode_here(void *arg, const void *bytes, size_t n, struct ima
     (void)arg;
     if (image_sniff(bytes, n, &image_default_limits, &info, e))
         return -1;
-    *out = (struct image){info.width, info.height, malloc((size_t)info.width * info.height * 3)};
+    *out = (struct image){.width = info.width,
+                          .height = info.height,
+                          .rgb = malloc((size_t)info.width * info.height * 3)};
     if (!out->rgb)
         return err_nomem(e);
     return image_decode_here(bytes, n, &info, out->rgb, e);
@@ -154,6 +157,48 @@ static inline char *read_all(const char *path, size_t *n)
     return bytes;
 }
 
+static inline int sight_image(struct sight *s, const char *name, struct media_spec *m,
+                              struct vision_plan *plan)
+{
+    char path[PATH_LEN];
+    struct image_info info;
+    m->bytes = read_all(path_of(path, "images", name), &m->n_bytes);
+    return !m->bytes || image_sniff(m->bytes, m->n_bytes, &image_default_limits, &info, &s->e) ||
+                   vision_plan(s->vision, info.width, info.height, plan, &s->e)
+               ? -1
+               : 0;
+}
+
+/* {"frames": [file], "fps"} */
+static inline int sight_video(struct sight *s, const cJSON *video, struct media_spec *m,
+                              struct vision_plan *plan)
+{
+    enum { MOST_FRAMES = 8 };
+    struct reel_frame frames[MOST_FRAMES];
+    struct reel_info info;
+    struct buf reel = BUF_INIT;
+    const cJSON *name;
+    uint32_t n = 0;
+    cJSON_ArrayForEach(name, json_get(video, "frames"))
+    {
+        char path[PATH_LEN];
+        if (n == MOST_FRAMES)
+            abort();
+        frames[n].bytes = read_all(path_of(path, "images", name->valuestring), &frames[n].n);
+        if (!frames[n++].bytes)
+            return -1;
+    }
+    reel_write(&reel, frames, n, json_get(video, "fps")->valuedouble);
+    while (n)
+        free((void *)(uintptr_t)frames[--n].bytes);
+    m->n_bytes = reel.len;
+    m->bytes = buf_take(&reel);
+    if (reel_sniff(m->bytes, m->n_bytes, &image_default_limits, &info, &s->e))
+        return -1;
+    const struct vision_video v = {info.width, info.height, info.frames, info.fps};
+    return vision_plan_video(s->vision, &v, plan, &s->e);
+}
+
 /* Images are consecutive in the prompt, each with as many placeholders as it has features.
  * specs[SIGHT_MOST_IMAGES]; -1 with s->e. */
 static inline int sight_specs(struct sight *s, const cJSON *c, const uint32_t *ids, uint32_t n_ids,
@@ -164,20 +209,18 @@ static inline int sight_specs(struct sight *s, const cJSON *c, const uint32_t *i
     *n = 0;
     cJSON_ArrayForEach(name, json_get(c, "images"))
     {
-        char path[PATH_LEN];
-        struct image_info info;
         struct vision_plan plan;
         struct media_spec *m = &specs[(*n)++];
         *m = (struct media_spec){0};
-        m->bytes = read_all(path_of(path, "images", name->valuestring), &m->n_bytes);
-        if (!m->bytes || image_sniff(m->bytes, m->n_bytes, &image_default_limits, &info, &s->e) ||
-            vision_plan(s->vision, info.width, info.height, &plan, &s->e))
+        if (cJSON_IsObject(name) ? sight_video(s, name, m, &plan)
+                                 : sight_image(s, name->valuestring, m, &plan))
             return -1;
-        while (at < n_ids && ids[at] != vision_token(s->vision))
+        const uint32_t token = vision_token_of(s->vision, &plan);
+        while (at < n_ids && ids[at] != token)
             at++;
         m->position = at;
         for (uint32_t seen = 0; at < n_ids && seen < plan.n_tokens; at++)
-            seen += ids[at] == vision_token(s->vision);
+            seen += ids[at] == token;
         m->tokens = at - m->position;
     }
     return 0;

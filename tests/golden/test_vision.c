@@ -69,6 +69,18 @@ struct shown {
     size_t n;
 };
 
+static void show_planned(const struct vision *v, struct image *p, struct shown *s)
+{
+    struct err e = ERR_INIT;
+    const struct vision_format *f = vision_format_of(v, &s->plan);
+    s->n = pixels_count(f, &s->plan, f->layout);
+    s->numbers = malloc(s->n * sizeof(float));
+    assert_non_null(s->numbers);
+    if (pixels_make(f, &s->plan, p, f->layout, NULL, s->numbers, &e))
+        fail_msg("%s", e.msg);
+    free(p->rgb);
+}
+
 static void show(const struct vision *v, const char *name, struct shown *s)
 {
     struct err e = ERR_INIT;
@@ -76,13 +88,18 @@ static void show(const struct vision *v, const char *name, struct shown *s)
     vision_picture(name, &p);
     if (vision_plan(v, p.width, p.height, &s->plan, &e))
         fail_msg("%s: %s", name, e.msg);
-    const struct vision_format *f = vision_format(v);
-    s->n = pixels_count(f, &s->plan, f->layout);
-    s->numbers = malloc(s->n * sizeof(float));
-    assert_non_null(s->numbers);
-    if (pixels_make(f, &s->plan, &p, f->layout, NULL, s->numbers, &e))
-        fail_msg("%s: %s", name, e.msg);
-    free(p.rgb);
+    show_planned(v, &p, s);
+}
+
+static void show_video(const struct vision *v, const cJSON *video, struct shown *s)
+{
+    struct err e = ERR_INIT;
+    struct image p;
+    vision_video_of(video, &p);
+    const struct vision_video size = {p.width, p.height, p.frames, p.fps};
+    if (vision_plan_video(v, &size, &s->plan, &e))
+        fail_msg("%s", e.msg);
+    show_planned(v, &p, s);
 }
 
 /* The pictures side by side as the processor puts them: with dimensions [.., 3, H, W], where each
@@ -180,7 +197,7 @@ static void check_positions(const struct vision *v, const struct shown *s, int n
         while (ids->id[at] != vision_token(v))
             at++;
         places[i] =
-            (struct vision_place){at, s[i].plan.n_features, s[i].plan.grid_h, s[i].plan.grid_w};
+            (struct vision_place){at, s[i].plan.n_features, s[i].plan.grid_h, s[i].plan.grid_w, 0};
         at += s[i].plan.n_features;
     }
     for (uint32_t i = 0; i < ids->n; i++) {
@@ -295,6 +312,13 @@ static void check_run(const struct vision_hub *f, const cJSON *run)
         snprintf(what, sizeof(what), "%s, the hub's sizes, %s", f->name, json_str(c, "image", ""));
         show(v, json_str(c, "image", ""), &s);
         check_pixels(what, v, &s, 1, c);
+        free(s.numbers);
+    }
+    cJSON_ArrayForEach(c, json_get(run, "videos"))
+    {
+        struct shown s;
+        show_video(v, json_get(c, "video"), &s);
+        check_pixels(f->name, v, &s, 1, c);
         free(s.numbers);
     }
     vision_free(v);

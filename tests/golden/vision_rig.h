@@ -18,7 +18,7 @@ static inline bool vision_is_made(const char *family)
 }
 
 /* Their names in ascending order; the number of them. */
-enum { VISION_MOST_MADE = 80, VISION_NAME = 32 };
+enum { VISION_MOST_MADE = 96, VISION_NAME = 32 };
 static inline int vision_by_name(const void *a, const void *b) { return strcmp(a, b); }
 static inline uint32_t vision_made(char names[VISION_MOST_MADE][VISION_NAME])
 {
@@ -68,10 +68,31 @@ static inline void vision_picture(const char *name, struct image *out)
     char *bytes = file_read(vision_data("images", name), 1 << 26, &n, &e);
     if (!bytes || image_sniff(bytes, n, &image_default_limits, &info, &e))
         fail_msg("%s: %s", name, e.msg);
-    *out = (struct image){info.width, info.height, malloc((size_t)info.width * info.height * 3)};
+    *out = (struct image){.width = info.width,
+                          .height = info.height,
+                          .rgb = malloc((size_t)info.width * info.height * 3)};
     if (!out->rgb || image_decode_here(bytes, n, &info, out->rgb, &e))
         fail_msg("%s: %s", name, e.msg);
     free(bytes);
+}
+
+/* {"frames": [file], "fps"}: frames of one size. */
+static inline void vision_video_of(const cJSON *video, struct image *out)
+{
+    const cJSON *name;
+    struct image frame;
+    *out = (struct image){.fps = json_get(video, "fps")->valuedouble};
+    cJSON_ArrayForEach(name, json_get(video, "frames"))
+    {
+        vision_picture(name->valuestring, &frame);
+        const size_t each = (size_t)frame.width * frame.height * 3;
+        out->rgb = realloc(out->rgb, (out->frames + 1) * each);
+        assert_true(out->rgb && (!out->frames || out->width == frame.width));
+        memcpy(out->rgb + out->frames++ * each, frame.rgb, each);
+        out->width = frame.width;
+        out->height = frame.height;
+        free(frame.rgb);
+    }
 }
 
 static inline bool vision_sha256(const void *p, size_t n, const char *hex)

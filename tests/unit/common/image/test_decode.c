@@ -345,7 +345,7 @@ static void digests(void **state)
 {
     (void)state;
     uint8_t pixels[12] = {1, 2, 3};
-    const struct image a = {2, 2, pixels}, b = {1, 4, pixels}, same = a;
+    const struct image a = {2, 2, pixels, 0, 0}, b = {1, 4, pixels, 0, 0}, same = a;
     const uint64_t d = image_digest(&a);
     assert_true(d == image_digest(&same) && d != image_digest(&b) && d != 0);
     /* The first 8 bytes of what sha256sum says of these 20. */

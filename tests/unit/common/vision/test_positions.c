@@ -3,7 +3,7 @@
 
 static void positions_go_on_behind_the_longer_side(void **state)
 {
-    const struct vision_place places[] = {{2, 6, 2, 3}, {9, 4, 4, 1}};
+    const struct vision_place places[] = {{2, 6, 2, 3, 0}, {9, 4, 4, 1, 0}};
     static const uint32_t want[][3] = {{0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {2, 2, 3},   {2, 2, 4},
                                        {2, 3, 2}, {2, 3, 3}, {2, 3, 4}, {5, 5, 5},   {6, 6, 6},
                                        {6, 7, 6}, {6, 8, 6}, {6, 9, 6}, {10, 10, 10}};
@@ -24,7 +24,7 @@ static void positions_go_on_behind_the_longer_side(void **state)
 /* Column, row and number of the image; its first and its last feature are as text. */
 static void hunyuan_counts_within_an_image(void **state)
 {
-    const struct vision_place places[] = {{1, 6, 2, 2}, {8, 5, 1, 3}};
+    const struct vision_place places[] = {{1, 6, 2, 2, 0}, {8, 5, 1, 3, 0}};
     static const uint32_t want[][3] = {{0, 0, 0}, {1, 1, 1}, {0, 0, 0},    {1, 0, 0},   {0, 1, 0},
                                        {1, 1, 0}, {6, 6, 6}, {7, 7, 7},    {8, 8, 8},   {0, 0, 1},
                                        {1, 0, 1}, {2, 0, 1}, {12, 12, 12}, {13, 13, 13}};

@@ -17,7 +17,7 @@ static const struct vision_format plain = {.filter = VISION_BICUBIC,
 
 static struct image painted(uint32_t w, uint32_t h)
 {
-    struct image p = {w, h, malloc(3 * (size_t)w * h)};
+    struct image p = {.width = w, .height = h, .rgb = malloc(3 * (size_t)w * h)};
     assert_non_null(p.rgb);
     for (size_t i = 0; i < 3 * (size_t)w * h; i++)
         p.rgb[i] = (uint8_t)(i * 37 + i / 7 + 1);
