@@ -310,7 +310,7 @@ def test_images_elsewhere_than_they_belong(s):
     refused(chat(s, {"type": "file", "file": {}}), 400, "a file needs `file_data`")
     refused(chat(s, {"type": "map"}), 400, "must have the type `text` or `image_url`")
     refused(chat(s, {"type": "input_audio", "input_audio": {}}), 400, "audio is not supported")
-    refused(chat(s, {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}}), 400, "videos are not supported; frames")
+    refused(chat(s, {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}}), 400, "video inputs are not supported by this model")
     refused(chat(s, {"type": "image_url"}), 400, "missing field `url`")
 
 

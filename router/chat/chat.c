@@ -28,7 +28,7 @@ struct chat {
     cJSON *bos, *eos;                    /* string or null */
     char *source;                        /* of `plain`; NULL: none */
     char *info;                          /* see chat_tokenizer_info() */
-    char *marker, *around;               /* see chat_see(); NULL: the model takes text only */
+    struct chat_marks marks;             /* ours; see chat_see(). NULL: the model takes text only */
     const struct tokenizer *tokenizer;   /* NULL: nothing is guarded */
     struct guard guard;
 };
@@ -210,6 +210,13 @@ struct chat *chat_load(const char *dir, const char *config_path, const struct to
     return c;
 }
 
+static void free_marks(struct chat_marks *m)
+{
+    const char *all[] = {m->marker, m->around, m->video, m->around_video};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        free((void *)(uintptr_t)all[i]);
+}
+
 void chat_free(struct chat *c)
 {
     if (!c)
@@ -221,8 +228,7 @@ void chat_free(struct chat *c)
     cJSON_Delete(c->eos);
     free(c->source);
     cJSON_free(c->info);
-    free(c->marker);
-    free(c->around);
+    free_marks(&c->marks);
     free(c);
 }
 
@@ -237,7 +243,7 @@ struct chat *chat_with_template(const struct chat *c, const char *source, struct
     if (own && own->bos && own->eos) {
         if (compile(own, &own->plain, source, e) != 0)
             err_wrap(e, "Template error");
-        else if (!c->marker || chat_see(own, c->marker, c->around, e) == 0)
+        else if (!c->marks.marker || chat_see(own, &c->marks, e) == 0)
             return own;
     } else {
         err_nomem(e);
@@ -308,7 +314,8 @@ static cJSON *for_template(const struct chat *c, const struct chat_entry *t,
     for (cJSON *m = list ? list->child : NULL; m && rc == 0; m = m->next) {
         const struct message_form form = {
             .list = t->parts_all || (v->parts && pictures_in(m)),
-            .around = c->around,
+            .around = c->marks.around,
+            .around_video = c->marks.around_video,
             .developer = t->developer,
             .calls = t->calls,
             .thoughts = t->thoughts,
@@ -455,7 +462,9 @@ int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
     if (!entry->t)
         return err_set(e, ERR_TEMPLATE, "Template error: template not found");
     int rc = render(c, entry, &v, out, e);
-    if (!pictures || (rc == 0 && occurrences(out, before, c->marker) == pictures))
+    if (!pictures || (rc == 0 && occurrences(out, before, c->marks.marker) +
+                                         occurrences(out, before, c->marks.video) ==
+                                     pictures))
         return rc;
     out->len = before; /* no parts supported: retry as text */
     *e = (struct err)ERR_INIT;
@@ -502,12 +511,16 @@ int chat_pair(const struct chat *c, const char *task, const char *query, const c
     return rc;
 }
 
-int chat_see(struct chat *c, const char *marker, const char *around, struct err *e)
+static int copy(const char *from, const char **to)
+{
+    return !from || (*to = strdup(from)) ? 0 : -1;
+}
+
+int chat_see(struct chat *c, const struct chat_marks *marks, struct err *e)
 {
     struct chat_entry *entries[] = {&c->plain, &c->with_tools};
-    c->marker = strdup(marker);
-    c->around = strdup(around);
-    if (!c->marker || !c->around)
+    if (copy(marks->marker, &c->marks.marker) || copy(marks->around, &c->marks.around) ||
+        copy(marks->video, &c->marks.video) || copy(marks->around_video, &c->marks.around_video))
         return err_nomem(e);
     for (int i = 0; i < 2; i++)
         if (entries[i]->t)

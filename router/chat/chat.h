@@ -30,8 +30,12 @@ void chat_trust_messages(struct chat *c);
 /* What texts of this model's prompts must not contain; owned by the chat. */
 const struct guard *chat_guard(const struct chat *c);
 /* Enables images: `marker` stands for one in a prompt, `around` is the marker with the text that
- * templates put around it. Both are copied. Call before the first render. -1: out of memory. */
-int chat_see(struct chat *c, const char *marker, const char *around, struct err *e);
+ * templates put around it; the others are those of videos, or NULL. All are copied. Call before the
+ * first render. -1: out of memory. */
+struct chat_marks {
+    const char *marker, *around, *video, *around_video;
+};
+int chat_see(struct chat *c, const struct chat_marks *marks, struct err *e);
 
 /* The tokenizer's configuration as a JSON object with the effective template: vLLM's
  * /tokenizer_info. */

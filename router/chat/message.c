@@ -76,7 +76,7 @@ static int settle_content(cJSON *m, const struct message_form *f)
         return cJSON_AddStringToObject(m, "content", "") ? 0 : -1;
     if (f->list || parts_is_thought(json_first(content)))
         return pictures_as_parts(m) ? 0 : -1;
-    return !cJSON_IsArray(content) || pictures_as_text(m, f->around ? f->around : "") ? 0 : -1;
+    return !cJSON_IsArray(content) || pictures_as_text(m, f->around, f->around_video) ? 0 : -1;
 }
 
 /* A template without calls gets them as text, as in TGI, and after the text beside them. */

@@ -11,13 +11,13 @@ enum beside_calls { BESIDE_ABSENT, BESIDE_NULL, BESIDE_EMPTY, BESIDES };
 
 /* What a template reads. */
 struct message_form {
-    bool list;          /* content as a list of parts, otherwise as a string */
-    const char *around; /* in a string: the text of an image; may be NULL */
-    bool developer;     /* the role `developer`, which otherwise is the system's */
-    bool calls;         /* `tool_calls`; otherwise they are text */
-    bool thoughts;      /* reasoning as parts of the content, see parts.h */
-    bool channels;      /* reasoning or text beside a call, not both */
-    bool last;          /* the message is the last one */
+    bool list;                         /* content as a list of parts, otherwise as a string */
+    const char *around, *around_video; /* in a string: the text of an image, a video; or NULL */
+    bool developer;                    /* the role `developer`, which otherwise is the system's */
+    bool calls;                        /* `tool_calls`; otherwise they are text */
+    bool thoughts;                     /* reasoning as parts of the content, see parts.h */
+    bool channels;                     /* reasoning or text beside a call, not both */
+    bool last;                         /* the message is the last one */
     enum beside_calls beside;
     bool arguments_as_text; /* of calls, as clients send them: DeepSeek-R1's concatenates them */
 };

@@ -67,12 +67,10 @@ bool parts_is_thought(const cJSON *part)
 /* Why a part of this type is refused. */
 static const char *unknown_part(const char *type, bool takes_images)
 {
-    static const char *const videos[] = {"video_url", "video", "input_video", NULL};
+    static const char *const videos[] = {"video", "input_video", NULL};
     static const char *const audio[] = {"input_audio", "audio_url", "audio", NULL};
     if (is_any(type, videos))
-        return takes_images
-                   ? "videos are not supported; frames may be sent as parts of type `image_url`"
-                   : "videos are not supported";
+        return takes_images ? "a video is a part of type `video_url`" : "videos are not supported";
     if (is_any(type, audio))
         return "audio is not supported";
     return takes_images ? "a content part must have the type `text` or `image_url`"

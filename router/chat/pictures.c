@@ -4,16 +4,27 @@
 #include "router/chat/parts.h"
 #include <string.h>
 
+/* As Qwen's processors sample videos, and as its own API counts frames without `fps`. */
+#define DEFAULT_FPS 2.0
+#define LEAST_FPS   0.001
+#define MOST_FPS    1000.0
+
 bool picture_is(const cJSON *part)
 {
     const char *type = json_str(part, "type", "");
-    return !strcmp(type, "image_url") || !strcmp(type, "input_image"); /* the second: Responses */
+    return !strcmp(type, "image_url") || !strcmp(type, "input_image") /* the second: Responses */
+           || picture_is_video(part);
+}
+
+bool picture_is_video(const cJSON *part)
+{
+    return !strcmp(json_str(part, "type", ""), "video_url");
 }
 
 /* `image_url` is an object with `url`, or, from many clients, the URL itself. */
 static const char *url_of(const cJSON *part)
 {
-    const cJSON *v = json_get(part, "image_url");
+    const cJSON *v = json_get(part, picture_is_video(part) ? "video_url" : "image_url");
     return cJSON_IsString(v) ? v->valuestring : json_str(v, "url", NULL);
 }
 
@@ -26,7 +37,17 @@ static struct ask_image image_of(const cJSON *part)
     size_t n = strlen(url);
     while (n > 0 && strchr(blanks, url[n - 1]))
         n--;
-    return (struct ask_image){.url = url, .n_url = n, .where = json_str(part, "where", NULL)};
+    return (struct ask_image){.url = url,
+                              .n_url = n,
+                              .video = picture_is_video(part),
+                              .fps = json_num(part, "fps", DEFAULT_FPS),
+                              .where = json_str(part, "where", NULL)};
+}
+
+static bool good_fps(const cJSON *part)
+{
+    const cJSON *v = json_get(part, "fps");
+    return !v || (cJSON_IsNumber(v) && v->valuedouble >= LEAST_FPS && v->valuedouble <= MOST_FPS);
 }
 
 const char *picture_check(const cJSON *part, const char *role, bool takes_images)
@@ -37,6 +58,10 @@ const char *picture_check(const cJSON *part, const char *role, bool takes_images
         return "image inputs are not supported by this model";
     if (strcmp(role, "user") != 0 && strcmp(role, "tool") != 0)
         return "images may stand in messages of the roles `user` and `tool` only";
+    if (picture_is_video(part) && !good_fps(part))
+        return "`fps` of a video must be a number from 0.001 to 1000";
+    if (picture_is_video(part) && !url_of(part))
+        return "missing field `url` of `video_url`";
     return url_of(part) ? NULL : "missing field `url` of `image_url`";
 }
 
@@ -62,6 +87,15 @@ int pictures_collect(const cJSON *messages, struct arena *a, struct ask *q, stru
             if (v && picture_is(p))
                 v[q->n_images++] = image_of(p);
     return 0;
+}
+
+bool pictures_have_videos(const cJSON *messages)
+{
+    for (const cJSON *m = json_first(messages); m; m = m->next)
+        for (const cJSON *p = json_first(json_get(m, "content")); p; p = p->next)
+            if (picture_is_video(p))
+                return true;
+    return false;
 }
 
 bool pictures_in(const cJSON *message)
@@ -110,7 +144,8 @@ bool pictures_as_parts(cJSON *message)
     if (ok && cJSON_IsString(content))
         ok = add(list, picture_text_part(content->valuestring));
     for (const cJSON *p = json_first(content); ok && p; p = p->next)
-        ok = add(list, picture_is(p)         ? typed("image")
+        ok = add(list, picture_is_video(p)   ? typed("video")
+                       : picture_is(p)       ? typed("image")
                        : parts_is_thought(p) ? cJSON_Duplicate(p, true)
                                              : picture_text_part(json_str(p, "text", "")));
     if (ok)
@@ -119,12 +154,16 @@ bool pictures_as_parts(cJSON *message)
     return false;
 }
 
-bool pictures_as_text(cJSON *message, const char *around)
+bool pictures_as_text(cJSON *message, const char *around, const char *around_video)
 {
     struct buf b = BUF_INIT;
     buf_reserve(&b, 0);
-    for (const cJSON *p = json_first(json_get(message, "content")); p; p = p->next)
-        buf_str(&b, picture_is(p) ? around : json_str(p, "text", ""));
+    for (const cJSON *p = json_first(json_get(message, "content")); p; p = p->next) {
+        const char *text = picture_is_video(p) ? around_video
+                           : picture_is(p)     ? around
+                                               : json_str(p, "text", "");
+        buf_str(&b, text ? text : "");
+    }
     cJSON *text = b.oom ? NULL : cJSON_CreateString(b.p);
     buf_free(&b);
     return json_put(message, "content", text);

@@ -9,6 +9,7 @@ struct mark {
     size_t at, n;
     const char *url; /* [n_url] inside the text, for an inline marker; otherwise NULL */
     size_t n_url;
+    bool video; /* it is the marker of a video */
 };
 
 /* Finds the first inline image, TGI's ![](URL), in text[from .. n). The URL ends at the first `)`

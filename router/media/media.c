@@ -11,9 +11,17 @@
 
 static bool next(const struct media *m, const struct ask *q, size_t at, struct mark *out)
 {
-    return q->inline_images
-               ? mark_inline(q->inputs, q->n_inputs, at, out)
-               : mark_placeholder(q->inputs, q->n_inputs, at, vision_marker(m->vision), out);
+    if (q->inline_images)
+        return mark_inline(q->inputs, q->n_inputs, at, out);
+    struct mark video;
+    const bool image = mark_placeholder(q->inputs, q->n_inputs, at, vision_marker(m->vision), out);
+    if (!vision_takes_videos(m->vision) ||
+        !mark_placeholder(q->inputs, q->n_inputs, at, vision_video_marker(m->vision), &video) ||
+        (image && out->at < video.at))
+        return image;
+    *out = video;
+    out->video = true;
+    return true;
 }
 
 /* Does the request contain images? TGI's ![](URL) in `inputs`, or separate ones. */
@@ -46,6 +54,9 @@ static int find_marks(const struct media *m, const struct ask *q, struct arena *
         v[n] = k;
         image[n] =
             q->inline_images ? (struct ask_image){.url = k.url, .n_url = k.n_url} : q->images[n];
+        if (image[n].video != k.video)
+            REFUSE("the prompt has the placeholder of %s where %s was given",
+                   k.video ? "a video" : "an image", image[n].video ? "a video" : "an image");
     }
     *out = v;
     *image_out = image;
@@ -100,7 +111,8 @@ static int read_all(const struct media *m, const struct ask *q, const struct ask
         struct medium *p = read_one(m, q, &image[out->n_media], bytes, pixels, a, e);
         if (!p)
             return -1;
-        const uint64_t shown = (uint64_t)p->plan.width * p->plan.height;
+        const uint64_t shown =
+            (uint64_t)p->plan.width * p->plan.height * (p->plan.frames ? p->plan.frames : 1);
         bytes -= p->n < bytes ? p->n : bytes;
         pixels -= shown < pixels ? shown : pixels;
         tokens += p->plan.n_tokens;
@@ -194,26 +206,29 @@ int media_places(const struct media *m, const struct media_prompt *p, const uint
     uint64_t expected = 0;
     if (!p->n_media)
         return 0;
-    const uint32_t token = vision_token(m->vision);
+    const uint32_t image = vision_token(m->vision);
+    const uint32_t video = vision_takes_videos(m->vision) ? vision_video_token(m->vision) : image;
     struct gen_medium *v = ARENA_NEW(a, struct gen_medium, p->n_media);
     if (!v)
         return err_nomem(e);
     for (uint32_t i = 0; i < p->n_media; i++)
         expected += p->v[i]->plan.n_tokens;
     for (uint32_t i = 0; i < n; i++)
-        found += ids[i] == token;
+        found += ids[i] == image || ids[i] == video;
     if (found != expected)
         REFUSE("the prompt has %u placeholders of images where its images need %llu", found,
                (unsigned long long)expected);
     for (uint32_t i = 0; i < n && k < p->n_media; i++) {
-        if (ids[i] != token)
+        if (ids[i] != image && ids[i] != video)
             continue;
         const struct medium *of = p->v[k];
+        if (ids[i] != vision_token_of(m->vision, &of->plan))
+            REFUSE("the prompt has a placeholder of another kind than image %u of the request", k);
         if (left == 0) {
             left = of->plan.n_tokens;
             v[k] = (struct gen_medium){.bytes = of->bytes,
                                        .n_bytes = of->n,
-                                       .type = image_mime(of->format),
+                                       .type = of->type,
                                        .first = i,
                                        .digest = of->digest};
         }

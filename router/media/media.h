@@ -1,9 +1,10 @@
-/* media.h - images of a prompt: from the URLs in a body to files, tokens and positions.
+/* media.h - images and videos of a prompt: from the URLs in a body to files, tokens and positions.
  *
  * An image is fetched or decoded from its data URL, and its format is detected. The decoder process
  * decodes it, so that a broken one is refused before it queues. The file, the digest of its pixels
  * and its plan (common/vision) are kept. The markers in the prompt's text become placeholders.
- * After tokenization the images are assigned to these. Runs on worker threads, which share the
+ * After tokenization the images are assigned to these. A video is an image of several frames, in a
+ * file of our own (common/image/reel.h). Runs on worker threads, which share the
  * decoder and the count of fetches. */
 #ifndef ROUTER_MEDIA_MEDIA_H
 #define ROUTER_MEDIA_MEDIA_H
@@ -43,7 +44,7 @@ struct medium {
     const char *url;     /* of the ask_image; compared by address */
     void *bytes;
     size_t n;
-    enum image_format format;
+    const char *type; /* of the file: static */
     uint64_t digest;
     struct vision_plan plan;
 };

@@ -1,12 +1,13 @@
 #include "router/media/read.h"
 #include "common/image/data_url.h"
+#include "common/image/reel.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 /* Faults of an image; each protocol has its own message. */
-enum fault { FAULT_URL, FAULT_BASE64, FAULT_FORMAT, FAULT_FETCH };
+enum fault { FAULT_URL, FAULT_BASE64, FAULT_FORMAT, FAULT_FETCH, FAULT_VIDEO };
 
 static int tgi_words(const struct ask_image *s, enum fault f, const char *why, struct err *e)
 {
@@ -29,7 +30,11 @@ static int openai_words(const struct ask_image *s, enum fault f, const char *why
     if (f == FAULT_FETCH)
         return err_set(e, ERR_IMAGE_URL, "Failed to download image from %.*s: %s",
                        s->n_url < 200 ? (int)s->n_url : 200, s->url, why);
-    return err_set(e, ERR_IMAGE_URL, "Invalid image URL: %s", why);
+    return err_set(e, ERR_IMAGE_URL, "Invalid %s: %s",
+                   f == FAULT_VIDEO ? "video"
+                   : s->video       ? "video URL"
+                                    : "image URL",
+                   why);
 }
 
 static int anthropic_words(const struct ask_image *s, enum fault f, const char *why, struct err *e)
@@ -90,6 +95,8 @@ static int fetch(const struct media *m, const struct ask_image *s, size_t max, s
 static int file_of(const struct media *m, const struct ask *q, const struct ask_image *s,
                    size_t max, struct medium *out, struct err *e)
 {
+    if (s->video)
+        return media_read_video(s, max, out, e) == 0 ? 0 : fail(q, s, FAULT_URL, e);
     if (is_away(s))
         return fetch(m, s, max, out, e) == 0 ? 0 : fail(q, s, FAULT_FETCH, e);
     if (!data_url_is(s->url, s->n_url)) {
@@ -125,7 +132,7 @@ static int look(const struct media *m, const struct ask *q, const struct ask_ima
         return err_set(e, ERR_VALIDATION, "Input validation error: an image without any token");
     if (image_decode(m->decoder, out->bytes, out->n, &picture, e) != 0)
         return fail(q, s, FAULT_FORMAT, e);
-    out->format = info.format;
+    out->type = image_mime(info.format);
     out->digest = image_digest(&picture);
     const bool same = picture.width == info.width && picture.height == info.height;
     image_free(&picture);
@@ -135,12 +142,39 @@ static int look(const struct media *m, const struct ask *q, const struct ask_ima
     return fail(q, s, FAULT_FORMAT, e);
 }
 
+static int decode_frame(void *decoder, const void *bytes, size_t n, struct image *out,
+                        struct err *e)
+{
+    return image_decode(decoder, bytes, n, out, e);
+}
+
+/* The same for a reel. */
+static int watch(const struct media *m, const struct ask *q, const struct ask_image *s,
+                 uint64_t max_pixels, struct medium *out, struct err *e)
+{
+    struct image_limits limits = image_default_limits;
+    struct reel_info info;
+    struct image frames;
+    limits.max_pixels = max_pixels < limits.max_pixels ? max_pixels : limits.max_pixels;
+    if (reel_sniff(out->bytes, out->n, &limits, &info, e) != 0)
+        return fail(q, s, FAULT_VIDEO, e);
+    const struct vision_video video = {info.width, info.height, info.frames, info.fps};
+    if (vision_plan_video(m->vision, &video, &out->plan, e) != 0)
+        return err_wrap(e, "Input validation error");
+    if (reel_decode(decode_frame, m->decoder, out->bytes, out->n, &frames, e) != 0)
+        return fail(q, s, FAULT_VIDEO, e);
+    out->type = REEL_MIME;
+    out->digest = image_digest(&frames);
+    image_free(&frames);
+    return 0;
+}
+
 int media_read(const struct media *m, const struct ask *q, const struct ask_image *s,
                size_t max_bytes, uint64_t max_pixels, struct medium *out, struct err *e)
 {
     if (file_of(m, q, s, max_bytes, out, e) != 0)
         return -1;
-    if (look(m, q, s, max_pixels, out, e) == 0)
+    if ((s->video ? watch : look)(m, q, s, max_pixels, out, e) == 0)
         return 0;
     free(out->bytes);
     out->bytes = NULL;

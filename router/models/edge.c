@@ -43,7 +43,16 @@ int edge_load_vision(const char *dir, const struct tokenizer *t, struct chat *c,
     *out = NULL;
     if (vision_load(dir, t, out, &why) != 0)
         LOG(LOG_WARN, "Images are not supported", LOGS("why", why.msg));
-    return *out ? chat_see(c, vision_marker(*out), vision_marker_around(*out), e) : 0;
+    if (!*out)
+        return 0;
+    const bool videos = vision_takes_videos(*out);
+    const struct chat_marks marks = {
+        .marker = vision_marker(*out),
+        .around = vision_marker_around(*out),
+        .video = videos ? vision_video_marker(*out) : NULL,
+        .around_video = videos ? vision_video_around(*out) : NULL,
+    };
+    return chat_see(c, &marks, e);
 }
 
 int edge_load_defaults(struct edge *g, const struct router_config *c, const char *dir,

@@ -35,10 +35,12 @@ struct opt_i64 {
 enum ask_style { ASK_TGI, ASK_OPENAI, ASK_ANTHROPIC, ASK_LMTP };
 enum { OPENAI_MAX_N = 128, OPENAI_MAX_TOP = 20, OPENAI_MAX_STOPS = 16, OPENAI_MAX_PROMPTS = 2048 };
 
-/* An image as given in the body: a `data:`, `http:` or `https:` URL. */
+/* An image or a video as given in the body: a `data:`, `http:` or `https:` URL. */
 struct ask_image {
     const char *url;
     size_t n_url;
+    bool video;
+    double fps;        /* frames per second of a video */
     const char *where; /* the client's name for it in error messages; NULL: none */
 };
 struct medium; /* router/media/media.h */

@@ -9,7 +9,7 @@
 #include "router/generate/constrain.h"
 #include <string.h>
 
-static const cJSON *read_messages(struct body *b, struct object root, bool takes_images)
+static const cJSON *read_messages(struct body *b, struct object root, const struct vision *v)
 {
     int index;
     if (!body_get(b, root, "messages", true))
@@ -19,9 +19,11 @@ static const cJSON *read_messages(struct body *b, struct object root, bool takes
         body_mistyped(b, root, "messages", m, "a sequence");
         return NULL;
     }
-    const char *what = chat_check(m, takes_images, &index);
+    const char *what = chat_check(m, v != NULL, &index);
     if (what)
         body_fail(b, root, "messages", "messages[%d]: %s", index, what);
+    else if (v && !vision_takes_videos(v) && pictures_have_videos(m))
+        body_fail(b, root, "messages", "video inputs are not supported by this model");
     return m;
 }
 
@@ -362,8 +364,7 @@ static int prepare(struct call *c, struct body *b, struct object chat, struct ch
 {
     if (choose_template(c, b, chat, r, e) != 0)
         return -1;
-    const bool takes_images = edge_media(c->edge).vision != NULL;
-    const cJSON *messages = read_messages(b, chat, takes_images);
+    const cJSON *messages = read_messages(b, chat, edge_media(c->edge).vision);
     struct ask *q = r->openai->asks;
     if (tools_read(b, chat, &r->tools, e) != 0 || b->failed)
         return -1;

@@ -17,7 +17,8 @@ static void facts(struct buf *out, const struct edge *g)
 {
     const struct infer_limits *l = edge_limits(g);
     if (l->takes_images && g->vision)
-        buf_str(out, ",\"input_modalities\":[\"text\",\"image\"]");
+        buf_fmt(out, ",\"input_modalities\":[\"text\",\"image\"%s]",
+                vision_takes_videos(g->vision) ? ",\"video\"" : "");
     if (l->weight_bytes) /* llama-server's */
         buf_fmt(out,
                 ",\"meta\":{\"n_vocab\":%u,\"n_embd\":%u,\"n_params\":%" PRIu64 ",\"size\":%" PRIu64

@@ -13,6 +13,24 @@ ODD = dict(frames=["grey_33x57.jpg", "grey_33x57.png", "grey_33x57.jpg"], fps=3)
 PICTURES = [[FIRST], ["rgb_120x90.jpg", ODD], [ODD, FIRST]]
 
 
+def processor_of(pixels, of_all_frames):
+    if of_all_frames:
+        from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor as kind
+    else:
+        from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor as kind
+    keys = ("size", "min_pixels", "max_pixels", "patch_size", "merge_size", "temporal_patch_size", "image_mean", "image_std")
+    own = {k: pixels[k] for k in keys if k in pixels}
+    if "min_pixels" in own:
+        own.pop("size", None)
+    return kind(**own, do_sample_frames=False, do_resize=False, do_rescale=False, do_normalize=False)
+
+
+def patches(frames, pixels, of_all_frames):
+    processor = processor_of(pixels, of_all_frames)
+    out = processor([resized(frames, processor, of_all_frames)], return_tensors="pt")
+    return out["pixel_values_videos"], out["video_grid_thw"]
+
+
 def resized(frames, processor, cap):
     """Frames as numbers, in sizes of the video processor; resized and rounded as by image processors with Pillow."""
     if cap:
@@ -23,18 +41,13 @@ def resized(frames, processor, cap):
         more = {}
     w, h = frames[0].size
     size = processor.size
-    h, w = smart_resize(height=h, width=w, factor=16, min_pixels=size.shortest_edge, max_pixels=size.longest_edge, **more)
+    h, w = smart_resize(height=h, width=w, factor=processor.patch_size * processor.merge_size, min_pixels=size.shortest_edge, max_pixels=size.longest_edge, **more)
     shown = [planes(f.resize((w, h), Image.BICUBIC), processor.image_mean, processor.image_std) for f in frames]
     return torch.tensor(np.stack(shown))
 
 
 def with_videos(config, cls, pixels, of_all_frames, texts):
     """`texts`: tokens before each row of a video, whose frames are apart; 0: they are not."""
-    if of_all_frames:
-        from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor as kind
-    else:
-        from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor as kind
-    processor = kind(**pixels, do_sample_frames=False, do_resize=False, do_rescale=False, do_normalize=False)
     of_images = qwen(config, cls, pixels)[3]
 
     def inputs(media):
@@ -44,11 +57,11 @@ def with_videos(config, cls, pixels, of_all_frames, texts):
             if not isinstance(m, dict):
                 spans.append(image_spans.pop(0))
                 continue
-            out = processor([resized(m["frames"], processor, of_all_frames)], return_tensors="pt")
-            values.append(out["pixel_values_videos"])
-            grids.append(out["video_grid_thw"])
+            value, grid = patches(m["frames"], pixels, of_all_frames)
+            values.append(value)
+            grids.append(grid)
             seconds.append(2 / m["fps"])
-            t, h, w = out["video_grid_thw"][0].tolist()
+            t, h, w = grid[0].tolist()
             if texts:
                 spans.append(sum(([7 + i] * texts + [321] + [VIDEO] * (h * w // 4) + [322] for i in range(t)), []))
             else:

@@ -56,10 +56,41 @@ static void templates_see_parts_or_text(void **state)
     assert_true(pictures_as_parts(m));
     assert_content(m, "[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image\"},"
                       "{\"type\":\"text\",\"text\":\"b\"}]");
-    assert_true(pictures_as_text(m->next, "<v><i></v>"));
+    assert_true(pictures_as_text(m->next, "<v><i></v>", NULL));
     assert_content(m->next, "\"<v><i></v>\"");
     assert_true(pictures_as_parts(last));
     assert_content(last, "[{\"type\":\"text\",\"text\":\"fine\"}]");
+    cJSON_Delete(messages);
+}
+
+static void videos_stand_among_images(void **state)
+{
+    static const char one[] = "[{\"role\":\"user\",\"content\":["
+                              "{\"type\":\"video_url\",\"video_url\":{\"url\":\"data:1\"}},"
+                              "{\"type\":\"image_url\",\"image_url\":\"data:2\"},"
+                              "{\"type\":\"video_url\",\"video_url\":\"data:3\",\"fps\":4}]}]";
+    cJSON *messages = parsed(one), *again = parsed(one);
+    struct ask q = {0};
+    struct arena a;
+    struct err e = ERR_INIT;
+    (void)state;
+    arena_init(&a, 1 << 20);
+    assert_true(pictures_have_videos(messages));
+    assert_int_equal(pictures_collect(messages, &a, &q, &e), 0);
+    assert_int_equal(q.n_images, 3);
+    assert_true(q.images[0].video && !q.images[1].video && q.images[2].video);
+    assert_string_equal(q.images[0].url, "data:1");
+    assert_true(q.images[0].fps == 2 && q.images[2].fps == 4);
+    assert_true(pictures_as_parts(messages->child));
+    assert_content(messages->child,
+                   "[{\"type\":\"video\"},{\"type\":\"image\"},{\"type\":\"video\"}]");
+    assert_true(pictures_as_text(again->child, "<i>", "<v>"));
+    assert_content(again->child, "\"<v><i><v>\"");
+    arena_reset(&a);
+    cJSON_Delete(messages);
+    cJSON_Delete(again);
+    messages = parsed(TWO);
+    assert_false(pictures_have_videos(messages));
     cJSON_Delete(messages);
 }
 
@@ -78,6 +109,16 @@ static void what_is_wrong_with_a_part_is_said(void **state)
     assert_null(checked(part, "user", true));
     assert_null(checked(part, "tool", true));
     assert_null(checked("{\"type\":\"text\"}", "system", false));
+#define VIDEO(rest) "{\"type\":\"video_url\",\"video_url\":{\"url\":\"x\"}" rest "}"
+    assert_null(checked(VIDEO(",\"fps\":0.5"), "user", true));
+    assert_string_equal(checked(VIDEO(""), "user", false),
+                        "image inputs are not supported by this model");
+    assert_string_equal(checked(VIDEO(",\"fps\":0"), "user", true),
+                        "`fps` of a video must be a number from 0.001 to 1000");
+    assert_string_equal(checked(VIDEO(",\"fps\":\"2\""), "user", true),
+                        "`fps` of a video must be a number from 0.001 to 1000");
+    assert_string_equal(checked("{\"type\":\"video_url\",\"image_url\":\"x\"}", "user", true),
+                        "missing field `url` of `video_url`");
     assert_non_null(checked(part, "user", false));
     assert_non_null(checked(part, "assistant", true));
     assert_non_null(checked("{\"type\":\"image_url\"}", "user", true));
@@ -115,6 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_are_collected_in_order),
         cmocka_unit_test(templates_see_parts_or_text),
+        cmocka_unit_test(videos_stand_among_images),
         cmocka_unit_test(what_is_wrong_with_a_part_is_said),
         cmocka_unit_test(text_and_images_are_put_together),
     };
