@@ -25,8 +25,7 @@ struct reel_info {
     double fps; /* above 0 */
 };
 /* Reads the headers of all frames. ERR_VALIDATION, one sentence: no reel, a frame that is no image,
- * frames of several sizes, or more pixels in all frames together than the limits allow in one
- * image. */
+ * frames of several sizes, or more pixels in all frames than the limits allow in an image. */
 int reel_sniff(const void *bytes, size_t n, const struct image_limits *l, struct reel_info *out,
                struct err *e);
 /* Decodes a reel with image_decode() of common/image/decoder.h, or what stands for it, frame by
