@@ -261,9 +261,7 @@ static int draw(struct decoder *d, uint32_t n_out, const struct draw *v, int set
     return d->ops->draw(d->dev, &x, v, n_out, set, e);
 }
 
-/* The step with the ids for the lookup of per-layer embeddings: see spec.given_id. The main
- * embedding of such a token is its given row. */
-static struct ragged with_ids(struct decoder *d, const struct ragged *b)
+struct ragged decoder_with_ids(struct decoder *d, const struct ragged *b)
 {
     struct ragged own = *b;
     if (!d->spec.per_layer || !d->scratch.n_given)
@@ -282,7 +280,7 @@ static int enqueue(struct decoder *d, const struct ragged *step, struct outputs 
     if (decoder_upload_positions(d, step, e) || decoder_upload_given(d, step, e) ||
         decoder_cross_begin(d, step, e))
         return -1;
-    const struct ragged own = with_ids(d, step), *b = &own;
+    const struct ragged own = decoder_with_ids(d, step), *b = &own;
     if (d->ops->step_begin(d->dev, b, e))
         return -1;
     int rc = run(d, b, o, e);

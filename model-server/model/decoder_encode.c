@@ -46,17 +46,20 @@ int decoder_encode(struct decoder *d, const struct ragged *b, float *out, const 
     return decoder_encode_few(d, b, NULL, out, at, e);
 }
 
-int decoder_encode_few(struct decoder *d, const struct ragged *b, const struct ragged *last,
+int decoder_encode_few(struct decoder *d, const struct ragged *step, const struct ragged *last,
                        float *out, const float **at, struct err *e)
 {
     struct err late = ERR_INIT;
     const float *rows = NULL;
     struct scratch *s = &d->scratch;
-    const bool few = last && decoder_ends_few(d, b);
-    assert(d->encodes && b->n_tokens);
-    if (decoder_check(d, b, e) || decoder_reserve_pass(d, b->n_tokens, b->n_out, e) ||
-        decoder_upload_ropes(d, b, e) || decoder_cross_begin(d, b, e) ||
-        d->ops->step_begin(d->dev, b, e))
+    const bool few = last && decoder_ends_few(d, step);
+    assert(d->encodes && step->n_tokens);
+    if (decoder_check(d, step, e) || decoder_reserve_pass(d, step->n_tokens, step->n_out, e) ||
+        decoder_upload_positions(d, step, e) || decoder_upload_given(d, step, e) ||
+        decoder_cross_begin(d, step, e))
+        return -1;
+    const struct ragged own = decoder_with_ids(d, step), *b = &own;
+    if (d->ops->step_begin(d->dev, b, e))
         return -1;
     const struct scratch was = *s;
     int rc = decoder_run_layers(d, b, few ? last : NULL, e);
@@ -263,7 +266,7 @@ int decoder_walk_begin(struct decoder *d, const struct ragged *b, uint32_t unit,
     while (w->unit % DECODER_PART_ROWS)
         w->unit += unit;
     return decoder_check(d, b, e) || decoder_reserve_pass(d, b->n_tokens, b->n_out, e) ||
-                   decoder_upload_ropes(d, b, e)
+                   decoder_upload_positions(d, b, e)
                ? -1
                : 0;
 }

@@ -82,6 +82,9 @@ int decoder_next_step(struct decoder *d, const struct ragged *b, struct err *e);
 int decoder_upload_positions(struct decoder *d, const struct ragged *b, struct err *e);
 /* Uploads b->given side by side: first the embeddings, then the rows of each layer. */
 int decoder_upload_given(struct decoder *d, const struct ragged *b, struct err *e);
+/* After it: the step with the ids for the lookup of per-layer embeddings: see spec.given_id. The
+ * main embedding of such a token is its given row. */
+struct ragged decoder_with_ids(struct decoder *d, const struct ragged *b);
 /* Enqueues x = embeddings of the step's ids, the same on all ranks. */
 int decoder_embed_rows(struct decoder *d, float *x, uint32_t t, struct err *e);
 /* Enqueues the logits of scratch.out, normalised, of all ranks' slices. */

@@ -39,6 +39,9 @@ CASES = {
     # as gte-Qwen2 and KaLM: a decoder that sees both ways; of its classifier the last token
     "qwen2_both": dict(model_type="qwen2", num_key_value_heads=2, is_causal=False, kind="mean"),
     "qwen3_both_rerank": dict(model_type="qwen3", head_dim=16, num_key_value_heads=2, is_causal=False, num_labels=1, kind="classify"),
+    # q grows with the position
+    "ministral3": dict(model_type="ministral3", head_dim=16, num_key_value_heads=2, kind="mean", rope_parameters=dict(
+        rope_type="default", rope_theta=10000.0, original_max_position_embeddings=16, llama_4_scaling_beta=0.3)),
     "bert_rerank": dict(model_type="bert", num_labels=1, type_vocab_size=2, kind="classify", old_norms=True),
     "roberta_classify": dict(model_type="roberta", num_labels=3, type_vocab_size=1, pad_token_id=1, bos_token_id=0,
                              max_position_embeddings=162, kind="classify"),

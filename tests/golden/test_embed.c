@@ -81,6 +81,7 @@ static const char *const dirs[] = {
     MADE "big_bird_classify",
     MADE "ibert",
     MADE "luke",
+    MADE "ministral3",
     MADE "longformer",
     MADE "ultrabert",
     MADE "ultrabert_listed",
