@@ -9,14 +9,22 @@ static int decode(void *decoder, const void *bytes, size_t n, struct image *out,
     return image_decode(decoder, bytes, n, out, e);
 }
 
+/* Layers of cross-attention need a cache of images' rows, which only generators keep. */
+static bool takes_images(enum model_task task, const struct vision *v)
+{
+    return task == TASK_GENERATE || !vision_crosses(v);
+}
+
 /* Loads layout and tower of images, and starts the decoder; in->tower NULL: the model has none. */
 static int open_images(struct image_input *in, const struct image_input_options *o, struct err *e)
 {
     const struct image_decoder_options d = {.limits = image_default_limits,
                                             .timeout_ms = DECODE_MS};
     struct err why = ERR_INIT;
-    if (model_info(o->model)->task != TASK_GENERATE ||
+    const enum model_task task = model_info(o->model)->task;
+    if ((task != TASK_GENERATE && task != TASK_EMBED && task != TASK_RERANK) ||
         vision_load(o->dir, o->tok, &in->vision, &why) || !in->vision ||
+        !takes_images(task, in->vision) ||
         tower_load(o->dir, model_decoder(o->model), &in->tower, &why) || !in->tower) {
         if (why.kind != ERR_NONE)
             LOG(LOG_WARN, "this model is served without pictures", LOGS("why", why.msg));

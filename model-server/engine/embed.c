@@ -1,4 +1,5 @@
 #include "model-server/engine/embed.h"
+#include "model-server/engine/embed_media.h"
 #include "model-server/engine/engine_impl.h"
 #include "model-server/model/lora/adapters.h"
 #include <assert.h>
@@ -18,11 +19,19 @@ static int check(const struct model_info *m, const struct model_text *texts, uin
         if (m->max_length && texts[i].n > m->max_length)
             return err_set(e, ERR_VALIDATION, "text %u has %u tokens, this model takes %u", i,
                            texts[i].n, m->max_length);
+    }
+    return 0;
+}
+
+/* Placeholders of images may be outside the vocabulary. */
+static int check_ids(const struct model_info *m, const struct model_text *texts, uint32_t n,
+                     const struct shown_texts *shown, struct err *e)
+{
+    for (uint32_t i = 0; i < n; i++)
         for (uint32_t k = 0; k < texts[i].n; k++)
-            if (texts[i].ids[k] >= m->vocab)
+            if (texts[i].ids[k] >= m->vocab && !shown_covers(shown, i, k))
                 return err_set(e, ERR_VALIDATION, "token id %u is not below the vocabulary size %u",
                                texts[i].ids[k], m->vocab);
-    }
     return 0;
 }
 
@@ -38,17 +47,17 @@ static void unpin(struct engine *g, struct model_text *texts, uint32_t n)
 
 /* Loads the adapters of the first texts to the device, as many as find room. Returns how many texts
  * these are; 0: an error. */
-static uint32_t pin(struct engine *g, struct model_text *texts, const char *const *names,
+static uint32_t pin(struct engine *g, struct model_text *texts, const struct text_beside *beside,
                     uint32_t n, struct err *e)
 {
     struct adapters *a = model_adapters(g->o.model);
-    for (uint32_t i = 0; names && i < n; i++) {
-        if (!names[i] || !*names[i])
+    for (uint32_t i = 0; beside && i < n; i++) {
+        const char *name = beside[i].adapter;
+        if (!name || !*name)
             continue;
-        const uint32_t number = a ? adapters_find(a, names[i]) : 0;
-        const int rc = number
-                           ? adapters_pin(a, number, e)
-                           : err_set(e, ERR_VALIDATION, "there is no adapter `%.100s`", names[i]);
+        const uint32_t number = a ? adapters_find(a, name) : 0;
+        const int rc = number ? adapters_pin(a, number, e)
+                              : err_set(e, ERR_VALIDATION, "there is no adapter `%.100s`", name);
         if (rc && e->kind == ERR_OVERLOADED && i > 0)
             return i;
         if (rc) {
@@ -61,13 +70,13 @@ static uint32_t pin(struct engine *g, struct model_text *texts, const char *cons
 }
 
 /* *out has room. The adapters of a batch need not fit into their pool at once. */
-static int encode(struct engine *g, struct model_text *texts, const char *const *names, uint32_t n,
-                  bool all, float *out, struct err *e)
+static int encode(struct engine *g, struct model_text *texts, const struct text_beside *beside,
+                  uint32_t n, bool all, float *out, struct err *e)
 {
     const struct model_info *m = model_info(g->o.model);
     for (uint32_t first = 0, some; first < n; first += some) {
         struct model_text *t = texts + first;
-        if (!(some = pin(g, t, names ? names + first : NULL, n - first, e)))
+        if (!(some = pin(g, t, beside ? beside + first : NULL, n - first, e)))
             return -1;
         assert(some <= n - first);
         const int rc = model_encode(g->o.model, t, some, all, out, e);
@@ -82,10 +91,22 @@ static int encode(struct engine *g, struct model_text *texts, const char *const 
     return 0;
 }
 
-int engine_embed(struct engine *g, struct model_text *texts, const char *const *names, uint32_t n,
-                 bool all, float **out, size_t *floats, struct err *e)
+/* Texts whose images are decoded. */
+static int embed(struct engine *g, struct model_text *texts, const struct text_beside *beside,
+                 uint32_t n, bool all, struct shown_texts *shown, float *out, struct err *e)
+{
+    if (shown_encode(shown, g->o.pictures, texts, e)) {
+        engine_note_failure(g);
+        return -1;
+    }
+    return encode(g, texts, beside, n, all, out, e);
+}
+
+int engine_embed(struct engine *g, struct model_text *texts, const struct text_beside *beside,
+                 uint32_t n, bool all, float **out, size_t *floats, struct err *e)
 {
     const struct model_info *m = model_info(g->o.model);
+    struct shown_texts shown = {0};
     size_t rows = n;
     *out = NULL;
     *floats = 0;
@@ -96,9 +117,15 @@ int engine_embed(struct engine *g, struct model_text *texts, const char *const *
     for (uint32_t i = 0; all && i < n; i++)
         rows += texts[i].n - (size_t)1;
     const size_t size = rows * (all ? m->row_width : m->width);
-    if (g->o.comm->rank == 0 && !(*out = malloc((size ? size : 1) * sizeof(**out))))
-        return err_nomem(e);
-    if (encode(g, texts, names, n, all, *out, e) == 0) {
+    int rc = shown_open(&shown, g->o.pictures, texts, beside, n, e);
+    if (rc == 0)
+        rc = check_ids(m, texts, n, &shown, e);
+    if (rc == 0 && g->o.comm->rank == 0 && !(*out = malloc((size ? size : 1) * sizeof(**out))))
+        rc = err_nomem(e);
+    if (rc == 0)
+        rc = embed(g, texts, beside, n, all, &shown, *out, e);
+    shown_close(&shown);
+    if (rc == 0) {
         *floats = *out ? size : 0;
         return 0;
     }
@@ -122,6 +149,8 @@ int engine_embed_warmup(struct engine *g, struct warmup *w, struct err *e)
                         "Not enough memory to handle %u tokens of texts. You need to decrease "
                         "`--max-batch-prefill-tokens`",
                         asked);
+    if (g->o.pictures && pictures_reserve(g->o.pictures, asked, e))
+        return err_wrap(e, "the memory that pictures of %u tokens take", asked);
     if (warmup_reserve_adapters(g, w, e))
         return -1;
     if (engine_embed(g, &trial, NULL, 1, model_task_of_tokens(m->task), &out, &floats, e))

@@ -19,9 +19,19 @@ static void free_memory(struct encoder *c)
     c->cap_tokens = c->cap_texts = 0;
 }
 
+static void free_images(struct encoder *c)
+{
+    free(c->given), free(c->axes), free(c->mutual);
+    c->given = NULL;
+    c->axes = NULL;
+    c->mutual = NULL;
+    c->cap_images = 0;
+}
+
 void encoder_free(struct encoder *c)
 {
     free_memory(c);
+    free_images(c);
     free(c->rows);
     text_head_free(&c->head);
     encode_source_free(&c->source);
@@ -71,6 +81,20 @@ static int reserve_rows(struct encoder *c, size_t floats, struct err *e)
     return 0;
 }
 
+static int reserve_images(struct encoder *c, uint32_t tokens, struct err *e)
+{
+    if (tokens <= c->cap_images)
+        return 0;
+    free_images(c);
+    c->given = malloc(tokens * sizeof(*c->given));
+    c->axes = malloc(tokens * sizeof(*c->axes));
+    c->mutual = malloc(tokens * sizeof(*c->mutual));
+    if (!c->given || !c->axes || !c->mutual)
+        return err_nomem(e);
+    c->cap_images = tokens;
+    return 0;
+}
+
 /* ---------------------------------------------------------------- a pass */
 
 /* Number of texts in a pass: as many as fit, at least one. */
@@ -101,9 +125,37 @@ static int place_text(struct encoder *c, const struct model_text *t, uint32_t at
             return err_set(e, ERR_VALIDATION, "token type %u: this model has %u", type,
                            s->token_types);
         c->ids[at + i] = !c->source.encoder ? t->ids[i] : i ? t->ids[i - 1] : s->start;
+        if (t->given && t->given[i]) /* a placeholder may be outside the vocabulary */
+            c->ids[at + i] = 0;
         c->pos[at + i] = i + type * rows;
     }
     return 0;
+}
+
+/* What texts without images say, too, once one of a pass has some. */
+static void place_images(struct encoder *c, const struct model_text *texts, uint32_t n,
+                         struct ragged *b)
+{
+    for (uint32_t k = 0, at = 0; k < n; k++) {
+        const struct model_text *t = &texts[k];
+        for (uint32_t i = 0; i < t->n; i++, at++) {
+            const uint32_t p = c->pos[at];
+            c->given[at] = t->given ? t->given[i] : NULL;
+            c->mutual[at] = t->mutual ? t->mutual[i] : (struct mutual){0, 0};
+            for (int a = 0; a < 3; a++)
+                c->axes[at][a] = t->axes ? t->axes[i][a] : p;
+        }
+        b->given = t->given ? c->given : b->given;
+        b->axes = t->axes ? (const uint32_t(*)[3])c->axes : b->axes;
+        b->mutual = t->mutual ? c->mutual : b->mutual;
+    }
+}
+
+static bool any_images(const struct model_text *texts, uint32_t n)
+{
+    while (n > 0 && !texts[n - 1].given)
+        n--;
+    return n > 0;
 }
 
 static int fill(struct encoder *c, const struct model_text *texts, uint32_t n, unsigned row,
@@ -141,6 +193,11 @@ static int fill(struct encoder *c, const struct model_text *texts, uint32_t n, u
                          .out_rows = c->out_rows};
     if (c->source.encoder)
         encode_source_show(&c->source, texts, n, b, c->spans);
+    if (any_images(texts, n)) {
+        if (reserve_images(c, at, e))
+            return -1;
+        place_images(c, texts, n, b);
+    }
     return 0;
 }
 

@@ -24,6 +24,11 @@ struct encoder {
     uint32_t *last; /* [4][cap_texts] ids, positions, slots and numbers of the rows of output, and a
                        span of each: see decoder_encode_few() */
     struct span *last_spans;
+    /* Only passes with images need them: [cap_images], the entries of struct ragged. */
+    const float **given;
+    uint32_t (*axes)[3];
+    struct mutual *mutual;
+    uint32_t cap_images;
     float *rows, *work, *logits; /* logits: of text_head.sparse */
     size_t cap_rows;             /* floats */
 };

@@ -226,6 +226,10 @@ struct model_text {
     uint32_t n;
     uint32_t skip;    /* tokens of a prompt that are excluded from a mean */
     uint32_t adapter; /* number of one that is pinned (lora/adapters.h); 0: the base model */
+    /* [n] of a text with images, else NULL: as in struct ragged. axes and mutual may be NULL. */
+    const float *const *given;
+    const uint32_t (*axes)[3];
+    const struct mutual *mutual;
 };
 int model_encode(struct model *m, const struct model_text *texts, uint32_t n, bool all, float *out,
                  struct err *e);

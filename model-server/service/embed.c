@@ -2,19 +2,26 @@
 #include "model-server/engine/embed.h"
 #include "common/clock.h"
 #include "model-server/service/impl.h"
+#include "model-server/service/media.h"
 #include <stdlib.h>
 #include <string.h>
 
 /* Views of the message. */
 static int read_texts(const Generate__V3__EmbedRequest *q, struct model_text *out,
-                      const char **adapters, struct err *e)
+                      struct text_beside *beside, struct rpc_mem *m, struct err *e)
 {
     for (size_t i = 0; i < q->n_texts; i++) {
         const Generate__V3__EmbedText *t = q->texts[i];
         if (t->types.len && t->types.len != t->n_ids)
             return err_set(e, ERR_VALIDATION, "text %zu has %zu tokens and types of %zu", i,
                            t->n_ids, t->types.len);
-        adapters[i] = t->adapter;
+        if (t->n_media > SERVICE_MOST_MEDIA)
+            return err_set(e, ERR_VALIDATION, "too many pictures");
+        beside[i] = (struct text_beside){.adapter = t->adapter,
+                                         .media = media_specs(t->media, t->n_media, m),
+                                         .n_media = (uint32_t)t->n_media};
+        if (!beside[i].media)
+            return err_nomem(e);
         out[i] = (struct model_text){.ids = t->ids,
                                      .types = t->types.len ? t->types.data : NULL,
                                      .n = (uint32_t)t->n_ids,
@@ -33,13 +40,13 @@ const ProtobufCMessage *rpc_embed(void *ctx, const ProtobufCMessage *in, struct 
     size_t n = 0;
     Generate__V3__EmbedResponse *r = RPC_NEW(call->mem, Generate__V3__EmbedResponse, 1);
     struct model_text *texts = RPC_NEW(call->mem, struct model_text, q->n_texts + 1);
-    const char **adapters = RPC_NEW(call->mem, const char *, q->n_texts + 1);
+    struct text_beside *beside = RPC_NEW(call->mem, struct text_beside, q->n_texts + 1);
     service_begin(s, "Embed");
-    if (!r || !texts || !adapters)
+    if (!r || !texts || !beside)
         return err_nomem(e), NULL;
-    if (read_texts(q, texts, adapters, e))
+    if (read_texts(q, texts, beside, call->mem, e))
         return NULL;
-    if (engine_embed(s->o.engine, texts, adapters, (uint32_t)q->n_texts, q->all, &values, &n, e))
+    if (engine_embed(s->o.engine, texts, beside, (uint32_t)q->n_texts, q->all, &values, &n, e))
         return service_check_weights(s, call, e) ? NULL : service_failed(s, "Embed", e);
     if (service_check_weights(s, call, e)) {
         free(values);

@@ -67,6 +67,21 @@ void limit_positions(const struct service *s, struct rpc_mem *m, struct seq_spec
         spec->max_new_tokens = left ? left : 1;
 }
 
+struct media_spec *media_specs(Generate__V3__Media *const *media, size_t n, struct rpc_mem *m)
+{
+    struct media_spec *v = RPC_NEW(m, struct media_spec, n + 1);
+    for (size_t i = 0; v && i < n; i++) {
+        const Generate__V3__Media *p = media[i];
+        v[i] =
+            (struct media_spec){.position = p->position, .tokens = p->tokens, .digest = p->digest};
+        if (p->image) {
+            v[i].bytes = p->image->data.data;
+            v[i].n_bytes = p->image->data.len;
+        }
+    }
+    return v;
+}
+
 int read_media(const struct service *s, const Generate__V3__Request *q, struct rpc_mem *m,
                struct seq_spec *spec)
 {
@@ -78,18 +93,9 @@ int read_media(const struct service *s, const Generate__V3__Request *q, struct r
         spec->refusal = s->o.vision ? "too many pictures" : "this model reads text only";
         return 0;
     }
-    struct media_spec *v = take(spec, m, q->n_media);
-    for (size_t i = 0; v && i < q->n_media; i++) {
-        const Generate__V3__Media *p = q->media[i];
-        v[i] =
-            (struct media_spec){.position = p->position, .tokens = p->tokens, .digest = p->digest};
-        if (p->image) {
-            v[i].bytes = p->image->data.data;
-            v[i].n_bytes = p->image->data.len;
-        }
-        spec->n_media++;
-    }
-    return v ? 0 : -1;
+    spec->media = media_specs(q->media, q->n_media, m);
+    spec->n_media = spec->media ? (uint32_t)q->n_media : 0;
+    return spec->media ? 0 : -1;
 }
 
 /* ---------------------------------------------------------------- between texts */

@@ -18,6 +18,9 @@ void limit_positions(const struct service *s, struct rpc_mem *m, struct seq_spec
 int read_media(const struct service *s, const Generate__V3__Request *q, struct rpc_mem *m,
                struct seq_spec *spec);
 
+/* The images of a text, [n] in `m`. NULL: out of memory. */
+struct media_spec *media_specs(Generate__V3__Media *const *media, size_t n, struct rpc_mem *m);
+
 /* Joins texts and images to one text, with placeholders for images, and fills spec->media except
  * positions. Errors as above; out->oom as well. */
 int join_chunks(const struct service *s, const Generate__V3__Input *in, struct rpc_mem *m,

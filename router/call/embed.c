@@ -47,8 +47,8 @@ int embed_fit(const struct encoding *x, struct tok_part *a, struct tok_part *b, 
     return 0;
 }
 
-static int frame(const struct encoding *x, struct tok_part *a, struct tok_part *b,
-                 struct embed_text *out)
+int embed_frame(const struct encoding *x, struct tok_part *a, struct tok_part *b,
+                struct embed_text *out)
 {
     const struct tokenizer *t = x->c->edge->tokenizer;
     const uint32_t around = tok_frame_special(t, b != NULL);
@@ -66,7 +66,7 @@ static int frame(const struct encoding *x, struct tok_part *a, struct tok_part *
 
 /* Tokens of the prompt are excluded from mean pooling: those of the prompt alone, without its last
  * special tokens (sentence-transformers). */
-static int skipped(const struct encoding *x, const char *prompt, uint32_t *out)
+int embed_skipped(const struct encoding *x, const char *prompt, uint32_t *out)
 {
     struct tok_part p;
     *out = 0;
@@ -107,9 +107,9 @@ static int encode_text(const struct encoding *x, const struct text_input *in, co
         *out = (struct embed_text){.ids = a.id, .n = a.n};
         return 0;
     }
-    if (frame(x, &a, NULL, out))
+    if (embed_frame(x, &a, NULL, out))
         return -1;
-    return skipped(x, prompt, &out->skip);
+    return embed_skipped(x, prompt, &out->skip);
 }
 
 /* A pair with an empty second text is a single text, as in transformers. The default prompt of a
@@ -120,7 +120,7 @@ int embed_segments(const struct encoding *x, const struct text_input *in, struct
     const char *prompt = sentence_prompt(&x->c->edge->sentence, NULL);
     if (behind(x, prompt, in->text, in->n, &a) || embed_ids(x, in->second, in->n_second, 0, &b))
         return -1;
-    return frame(x, &a, in->n_second ? &b : NULL, out);
+    return embed_frame(x, &a, in->n_second ? &b : NULL, out);
 }
 
 static int take_ids(const struct encoding *x, const struct text_input *in, struct embed_text *out)
@@ -163,7 +163,8 @@ static int encode_all(struct call *c, const struct texts_ask *q, struct embed_te
     for (; x.index < q->n; x.index++) {
         const struct text_input *in = &q->in[x.index];
         struct embed_text *to = &out[x.index];
-        if (!in->text     ? take_ids(&x, in, to)
+        if (in->shown     ? embed_shown(&x, in, prompt, to)
+            : !in->text   ? take_ids(&x, in, to)
             : !in->second ? encode_text(&x, in, prompt, to)
                           : embed_pair(&x, in, to))
             return -1;

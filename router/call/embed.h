@@ -11,15 +11,16 @@
 #include "router/call/call.h"
 #include "router/embed/embedder.h"
 
-/* A text, a pair of texts, or the token ids of one text. */
+/* A text, a pair of texts, the token ids of one text, or a prompt with images. */
 struct text_input {
     const char *text, *second; /* ids: text NULL; second NULL: a single text */
     size_t n, n_second;
     const uint32_t *ids; /* used as given */
     uint32_t n_ids;
-    const uint8_t *types; /* [n_ids] token types of `ids`, or NULL: all 0 */
-    uint32_t skip;        /* of `ids`: as struct embed_text */
-    const char *prompt;   /* of this text alone, instead of that of `prompt_name`; or NULL */
+    const uint8_t *types;    /* [n_ids] token types of `ids`, or NULL: all 0 */
+    uint32_t skip;           /* of `ids`: as struct embed_text */
+    const char *prompt;      /* of this text alone, instead of that of `prompt_name`; or NULL */
+    const struct ask *shown; /* the prompt with images: nothing else is set; or NULL */
 };
 struct texts_ask {
     const struct text_input *in;

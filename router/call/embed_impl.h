@@ -10,6 +10,7 @@ struct encoding {
     uint32_t most; /* tokens per text; 0: unlimited */
     uint32_t index;
     struct err *e;
+    uint64_t pixels, bytes; /* of the images so far */
 };
 /* Tokenizes into the arena. flags: of tokenizer_encode(). */
 int embed_ids(const struct encoding *x, const char *text, size_t n, unsigned flags,
@@ -20,6 +21,14 @@ int embed_fit(const struct encoding *x, struct tok_part *a, struct tok_part *b, 
 /* A pair of texts in the form that the model expects: rendered by a chat template with the roles
  * `query` and `document`, in a form of common/pair_form.h, or as two segments. */
 int embed_pair(const struct encoding *x, const struct text_input *in, struct embed_text *out);
+/* embed_shown.c: a prompt with images, which are read here. `prompt` precedes it, unless NULL. */
+int embed_shown(struct encoding *x, const struct text_input *in, const char *prompt,
+                struct embed_text *out);
+/* Tokens of `prompt` that mean pooling excludes. In embed.c. */
+int embed_skipped(const struct encoding *x, const char *prompt, uint32_t *out);
+/* Ids between the special tokens of the tokenizer, truncated as embed_fit(). In embed.c. */
+int embed_frame(const struct encoding *x, struct tok_part *a, struct tok_part *b,
+                struct embed_text *out);
 /* Two segments, as encoders read them: in embed.c. */
 int embed_segments(const struct encoding *x, const struct text_input *in, struct embed_text *out);
 #endif

@@ -28,6 +28,8 @@ static const char *url_of(const cJSON *part)
     return cJSON_IsString(v) ? v->valuestring : json_str(v, "url", NULL);
 }
 
+const char *picture_url(const cJSON *part) { return picture_is(part) ? url_of(part) : NULL; }
+
 /* The URL without blanks around it. */
 static struct ask_image image_of(const cJSON *part)
 {

@@ -15,6 +15,8 @@
 bool picture_is(const cJSON *part);
 bool picture_is_video(const cJSON *part);
 bool pictures_have_videos(const cJSON *messages);
+/* Its URL; NULL: it is no image, or has none. */
+const char *picture_url(const cJSON *part);
 /* The fault of a part of a message of `role` (a static string), or NULL. `takes_images`: the model
  * takes images. */
 const char *picture_check(const cJSON *part, const char *role, bool takes_images);

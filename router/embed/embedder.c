@@ -3,6 +3,8 @@
 #include "common/log/log.h"
 #include "router/embed/state.h"
 #include "router/metrics.h"
+#include "router/scheduler/policy.h"
+#include "router/scheduler/wire.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,17 +140,25 @@ static void next_turn(struct embedder *s, struct embed_job *j)
     fair_wait(&s->queue, &j->fair);
 }
 
+/* What is in a batch. */
+struct taken {
+    uint64_t tokens, bytes; /* bytes: of images */
+};
+
 /* Adds texts of `j` to the batch, within its turn and the budget; an empty batch accepts any text.
  * False: the batch is full. */
-static bool take_texts(struct embedder *s, struct embed_job *j, uint64_t budget, uint64_t *tokens)
+static bool take_texts(struct embedder *s, struct embed_job *j, uint64_t budget, struct taken *t)
 {
     for (uint32_t k = 0; k < TURN_TEXTS && j->next < j->n; k++) {
-        const uint32_t n = j->texts[j->next].n;
-        if (s->n_slots && (*tokens + n > budget || s->slots[0].job->all != j->all))
+        const struct embed_text *next = &j->texts[j->next];
+        const uint32_t n = next->n;
+        if (s->n_slots && (t->tokens + n > budget || s->slots[0].job->all != j->all ||
+                           (next->n_bytes && t->bytes + next->n_bytes > POLICY_MAX_BYTES)))
             return false;
         if (!add_slot(s, j))
             return false;
-        *tokens += n;
+        t->tokens += n;
+        t->bytes += next->n_bytes;
         fair_charge(&j->fair, n);
         j->begun_ns = j->begun_ns ? j->begun_ns : clock_ns();
     }
@@ -170,7 +180,7 @@ static uint64_t fill_batch(struct embedder *s)
     const uint32_t wide = CALL_NUMBERS / (s->o.model.embed_width ? s->o.model.embed_width : 1) + 1;
     const uint32_t asked = s->o.model.max_batch_size;
     const uint32_t most = asked && asked < wide ? asked : wide;
-    uint64_t tokens = 0;
+    struct taken taken = {0};
     bool room = true;
     for (struct fair_item *it; room && s->n_slots < most && (it = fair_first(&s->queue));) {
         struct embed_job *j = CONTAINER_OF(it, struct embed_job, fair);
@@ -188,11 +198,11 @@ static uint64_t fill_batch(struct embedder *s)
             embedder_end_job(s, j);
             continue;
         }
-        room = take_texts(s, j, budget, &tokens);
+        room = take_texts(s, j, budget, &taken);
         fair_joins(&j->fair);
         next_turn(s, j);
     }
-    return tokens;
+    return taken.tokens;
 }
 
 /* Builds the request in s->mem, which is empty. NULL: out of memory. */
@@ -214,6 +224,9 @@ static Generate__V3__EmbedRequest *write_request(struct embedder *s)
         texts[i].skip = t->skip;
         if (t->adapter)
             texts[i].adapter = (char *)(uintptr_t)t->adapter;
+        if (t->n_media && !(texts[i].media = wire_media(t->media, t->n_media, &s->mem)))
+            return NULL;
+        texts[i].n_media = t->n_media;
         list[i] = &texts[i];
     }
     q->texts = list;

@@ -21,6 +21,9 @@ struct embed_text {
     uint32_t n;
     uint32_t skip;       /* leading prompt tokens that mean pooling excludes */
     const char *adapter; /* its name, the same for all texts of a request; NULL: the base model */
+    const struct gen_medium *media; /* [n_media] its images, in order; n_bytes: all their files' */
+    uint32_t n_media;
+    uint64_t n_bytes;
 };
 
 /* The texts of one request. The creator owns it and its data, and keeps both until done(). */

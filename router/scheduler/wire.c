@@ -142,17 +142,15 @@ static int put_blocks(struct whole *w, const struct wire_peer *p, const struct s
     return 0;
 }
 
-static int put_media(struct whole *w, const struct gen_request *r, struct rpc_mem *m)
+Generate__V3__Media **wire_media(const struct gen_medium *media, uint32_t n, struct rpc_mem *m)
 {
     struct one {
         Generate__V3__Media media;
         Generate__V3__Image image;
-    } *v = RPC_NEW(m, struct one, r->n_media);
-    w->r.media = RPC_NEW(m, Generate__V3__Media *, r->n_media);
-    if (!v || !w->r.media)
-        return -1;
-    for (; w->r.n_media < r->n_media; w->r.n_media++, v++) {
-        const struct gen_medium *p = &r->media[w->r.n_media];
+    } *v = RPC_NEW(m, struct one, n);
+    Generate__V3__Media **list = RPC_NEW(m, Generate__V3__Media *, n);
+    for (uint32_t i = 0; v && list && i < n; i++, v++) {
+        const struct gen_medium *p = &media[i];
         generate__v3__media__init(&v->media);
         if (p->ids) {
             v->media.text = mutable(p->ids);
@@ -167,9 +165,9 @@ static int put_media(struct whole *w, const struct gen_request *r, struct rpc_me
         v->media.position = p->first;
         v->media.tokens = p->n;
         v->media.digest = p->digest;
-        w->r.media[w->r.n_media] = &v->media;
+        list[i] = &v->media;
     }
-    return 0;
+    return v ? list : NULL; /* v: the memory behind the last one, or no memory */
 }
 
 static Generate__V3__Request *request(const struct wire_peer *p, const struct seq *q,
@@ -187,8 +185,9 @@ static Generate__V3__Request *request(const struct wire_peer *p, const struct se
         w->r.input_ids = mutable(q->tokens);
         w->r.generated_len = seq_generated(q);
         w->r.prefill_logprobs &= seq_generated(q) == 0; /* not after a preemption: they were sent */
-        if (q->req->n_media && put_media(w, q->req, m) != 0)
+        if (q->req->n_media && !(w->r.media = wire_media(q->req->media, q->req->n_media, m)))
             return NULL;
+        w->r.n_media = q->req->n_media;
     } else if (q->req->inputs) {
         put_text(w, q->req->inputs);
     }

@@ -44,6 +44,8 @@ struct wire_edits { /* changes to the running batch before the step; for peers t
     bool drafting; /* more drafts may follow before the next step */
 };
 
+/* The images or texts of a prompt, [n] messages. */
+Generate__V3__Media **wire_media(const struct gen_medium *media, uint32_t n, struct rpc_mem *m);
 /* `cached` NULL: the new requests form a batch of their own. The message includes block copies that
  * `joining` need first. */
 const ProtobufCMessage *wire_prefill(const struct wire_peer *p, uint64_t id,

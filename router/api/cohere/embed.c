@@ -1,5 +1,6 @@
 #include "router/api/cohere/embed.h"
 #include "common/json/json.h"
+#include "router/call/embed_images.h"
 #include "router/call/embed_vector.h"
 #include <string.h>
 
@@ -58,9 +59,13 @@ static int render(struct call *c, struct err *e)
         more = true;
     }
     buf_str(out, q->plain ? ",\"texts\":[" : "},\"texts\":[");
+    more = false;
     for (uint32_t i = 0; i < t->job.n; i++) {
-        buf_str(out, i ? "," : "");
+        if (!q->texts[i].text) /* it has images */
+            continue;
+        buf_str(out, more ? "," : "");
         buf_json_str(out, q->texts[i].text, q->texts[i].n);
+        more = true;
     }
     buf_fmt(out,
             "],\"meta\":{\"api_version\":{\"version\":\"%d\"},\"billed_units\":{\"input_tokens\":"
@@ -72,38 +77,34 @@ static int render(struct call *c, struct err *e)
 
 /* ---------------------------------------------------------------- the body */
 
-/* The text of an item of `inputs`: its only part. */
-static const char *text_of(struct body *b, struct object root, const cJSON *item)
+/* Objects with `content`, or with `images` the data: URLs alone. */
+static const struct text_input *read_items(struct call *c, struct body *b, const char *key,
+                                           uint32_t *n)
 {
-    const cJSON *content = json_get(item, "content"),
-                *part = cJSON_IsArray(content) ? content->child : NULL;
-    const cJSON *text = part && !part->next ? json_get(part, "text") : NULL;
-    if (text && cJSON_IsString(text) && *text->valuestring)
-        return text->valuestring;
-    body_fail(b, root, "inputs", "an item of `inputs` must have `content` with one part of text");
-    return "";
-}
-
-static const struct text_input *read_inputs(struct body *b, struct object root, uint32_t *n)
-{
-    const cJSON *list = json_get(b->root, "inputs"), *item;
+    const struct object root = body_root(b);
+    const cJSON *list = json_get(b->root, key);
+    const bool images = strcmp(key, "images") == 0;
     *n = 0;
     if (!cJSON_IsArray(list) || !list->child) {
-        body_mistyped(b, root, "inputs", list, "a list of at least one object");
+        body_mistyped(b, root, key, list,
+                      images ? "a list of at least one image" : "a list of at least one object");
         return NULL;
     }
     struct text_input *in =
         ARENA_NEW(b->arena, struct text_input, (size_t)cJSON_GetArraySize(list));
-    if (!in) {
-        body_nomem(b, root, "inputs");
-        return NULL;
+    if (!in)
+        body_nomem(b, root, key);
+    for (const cJSON *item = list->child; item && !b->failed; item = item->next) {
+        const struct shown_part image = {.url = cJSON_IsString(item) ? item->valuestring : NULL};
+        if (!images)
+            texts_content(c, b, key, json_get(item, "content"), &in[*n]);
+        else if (image.url)
+            texts_show(c, b, key, &image, 1, &in[*n]);
+        else
+            body_mistyped(b, root, key, item, "a data: URL");
+        ++*n;
     }
-    cJSON_ArrayForEach(item, list)
-    {
-        const char *text = text_of(b, root, item);
-        in[(*n)++] = (struct text_input){.text = text, .n = strlen(text)};
-    }
-    return in;
+    return b->failed ? NULL : in;
 }
 
 static void read_types(struct body *b, struct object root, struct vectors *q)
@@ -138,16 +139,22 @@ static void read_truncate(struct body *b, struct object root, struct texts_ask *
     ask->most = most.set ? (uint32_t)most.v : 0;
 }
 
-static void read_texts(struct body *b, struct object root, struct texts_ask *ask)
+static void read_texts(struct call *c, struct body *b, struct object root, struct texts_ask *ask)
 {
+    static const char *const keys[] = {"inputs", "images"};
     bool batch;
-    if (json_get(b->root, "images"))
-        body_fail(b, root, "images", "`images`: this model reads texts");
-    if (!b->failed)
-        ask->in = json_get(b->root, "inputs") ? read_inputs(b, root, &ask->n)
-                                              : body_texts(b, root, "texts", &ask->n, &batch);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (!json_get(b->root, keys[i]))
+            continue;
+        if (ask->in || json_get(b->root, "texts"))
+            body_fail(b, root, keys[i], "`texts`, `inputs` and `images` exclude each other");
+        if (!b->failed)
+            ask->in = read_items(c, b, keys[i], &ask->n);
+    }
+    if (!b->failed && !ask->in)
+        ask->in = body_texts(b, root, "texts", &ask->n, &batch);
     for (uint32_t i = 0; !b->failed && i < ask->n; i++)
-        if (!ask->in[i].text)
+        if (!ask->in[i].text && !ask->in[i].shown)
             body_fail(b, root, "texts", "texts are expected, not ids");
 }
 
@@ -155,7 +162,7 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
 {
     const struct object root = body_root(b);
     struct vectors *q = state;
-    read_texts(b, root, ask);
+    read_texts(c, b, root, ask);
     q->texts = ask->in;
     read_types(b, root, q);
     read_truncate(b, root, ask);

@@ -6,8 +6,9 @@ const struct route route_cohere_embed = {
     .method = "POST",
     .paths = {"/v2/embed"},
     .errors = ERRORS_COHERE,
-    .summary = "Cohere's vectors of texts, of a model that embeds; others answer 400.",
-    .body = "`texts` or `inputs` (texts), `input_type`, `embedding_types` (`float`, `binary`, "
+    .summary = "Cohere's vectors of texts and images, of a model that embeds; others answer 400.",
+    .body = "`texts`, `inputs` (texts and images) or `images`, `input_type`, `embedding_types` "
+            "(`float`, `binary`, "
             "`ubinary`, `base64`), `truncate` (`END`), `output_dimension`, `max_tokens`",
     .takes = "CohereEmbed",
     .gives = "CohereEmbedAnswer",

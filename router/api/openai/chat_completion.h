@@ -38,6 +38,11 @@ int chat_prepare(struct call *c, struct body *b, struct object chat, struct chat
 int chat_prepare_tree(struct call *c, struct body *b, cJSON *chat, struct chat_request *r,
                       struct err *e);
 
+/* For routes that compute a prompt without an answer: the prompt of `root`, an object as above,
+ * with vLLM's fields for its end, whose default is nothing behind the last message. In the arena.
+ * NULL: the body was failed, or *b->e is set. */
+const struct ask *chat_prompt_alone(struct call *c, struct body *b, struct object root);
+
 /* variables.c: what the body sets in the template r->chat, whose style is r->style. May set
  * r->hide_reasoning. An object, or NULL if the body was failed. */
 cJSON *chat_variables(struct body *b, struct object root, struct chat_request *r);

@@ -436,3 +436,24 @@ int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
     return old ? chat_prepare_tree(c, &b, chat_from_old(&b, root), r, e)
                : chat_prepare(c, &b, root, r, e);
 }
+
+const struct ask *chat_prompt_alone(struct call *c, struct body *b, struct object root)
+{
+    struct chat_request r = {0};
+    struct ask *q = ARENA_NEW(&c->arena, struct ask, 1);
+    r.openai = ARENA_NEW(&c->arena, struct openai, 1);
+    if (!q || !r.openai) {
+        body_nomem(b, root, "messages");
+        return NULL;
+    }
+    *q = (struct ask){.style = ASK_OPENAI, .input_name = "messages"};
+    *r.openai = (struct openai){.asks = q, .n_asks = 1};
+    q->add_special_tokens = body_opt_bool(b, root, "add_special_tokens", false);
+    read_ending(b, root, json_get(root.json, "messages"), &r);
+    if (r.ending == CHAT_DEFAULT)
+        r.ending = CHAT_NOTHING;
+    if (b->failed || chat_prepare(c, b, root, &r, b->e) == 0)
+        return b->failed ? NULL : q;
+    b->failed = true;
+    return NULL;
+}

@@ -1,5 +1,6 @@
 #include "common/json/json.h"
-#include "router/call/embed_body.h"
+#include "router/api/openai/chat_completion.h"
+#include "router/call/embed_images.h"
 #include "router/call/embed_vector.h"
 #include <string.h>
 
@@ -76,10 +77,35 @@ static void read_truncate(struct body *b, struct object root, struct texts_ask *
         body_fail(b, root, "truncate", "`truncate` must be true, false, NONE, START or END");
 }
 
+/* vLLM's `messages`, which the chat template renders. Prompts of sentence-transformers are for
+ * texts. */
+static void read_messages(struct call *c, struct body *b, struct texts_ask *ask)
+{
+    const struct object root = body_root(b);
+    struct text_input *in = ARENA_NEW(&c->arena, struct text_input, 1);
+    const struct ask *q = in && !b->failed ? chat_prompt_alone(c, b, root) : NULL;
+    if (!in)
+        body_nomem(b, root, "messages");
+    else if (json_get(b->root, "input"))
+        body_fail(b, root, "messages", "`messages` and `input` exclude each other");
+    else if (json_str(b->root, "prompt_name", NULL))
+        body_fail(b, root, "prompt_name", "`prompt_name`: a chat template has its own");
+    if (b->failed)
+        return;
+    *in = (struct text_input){.shown = q};
+    ask->in = in;
+    ask->n = 1;
+    ask->plain = true;
+}
+
 static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
     const struct object root = body_root(b);
     struct embeddings *q = state;
+    if (json_get(b->root, "messages"))
+        read_messages(c, b, ask);
+    else
+        ask->in = body_texts_or_images(c, b, root, "input", &ask->n);
     read_format(b, root, q);
     if (body_opt_bool(b, root, "late_chunking", false))
         body_fail(b, root, "late_chunking", "`late_chunking`: true is not supported");
@@ -101,7 +127,6 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
 static int work(struct call *c, struct err *e)
 {
     static const struct texts_row row = {.tasks = 1u << TASK_EMBED,
-                                         .key = "input",
                                          .state = sizeof(struct embeddings),
                                          .read = read_options,
                                          .render = render};
@@ -112,8 +137,10 @@ const struct route route_embeddings = {
     .method = "POST",
     .paths = {"/v1/embeddings", "/embeddings"},
     .errors = ERRORS_OPENAI,
-    .summary = "A vector of length 1 for each text, of a model that embeds; others answer 400.",
-    .body = "`input` (a text, a list of texts, the ids of a text, a list of such lists), "
+    .summary = "A vector of length 1 for each text or image, of a model that embeds; others answer "
+               "400.",
+    .body = "`input` (a text, a list of texts, the ids of a text, a list of such lists; objects "
+            "with `text`, `image` or `content`), `messages` (as in chats, in place of `input`), "
             "`encoding_format` (`float`, `base64`), `dimensions`, `user`, `priority`, "
             "`truncate_prompt_tokens`, `truncation_side`, `truncate` (true, `START`, `END`), "
             "`truncation`, `prompt_name`, `input_type`, `task`, `output_dimension`, "
