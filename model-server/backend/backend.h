@@ -266,7 +266,7 @@ struct backend_ops {
     /* Support of a format in an arithmetic. NATIVE: weight_load() accepts it as SOURCE_CODES or
      * by --quantize. WIDEN: it needs SOURCE_NUMBERS. */
     enum take (*weight_takes)(const struct format *f, enum arith a);
-    bool has_rwkv;           /* conv() makes several sums, recur() has RECUR_RWKV */
+    bool wide_values;        /* a head's values may be wider than its keys */
     bool rounds_activations; /* to 8 bits for products in ARITH_INT8; false: products dequantise */
     uint64_t step_bytes; /* above this size of a step's rows, several passes are cheaper than one;
                             0: never */

@@ -26,7 +26,7 @@ struct conv {
     const float *bias;        /* [channels] or NULL */
     bool silu;                /* y = silu(y) */
     /* More than 1: so many results of the same inputs, y is [sums][tokens][channels] and w
-     * [sums][width][channels], without a bias. Not on GPUs. */
+     * [sums][width][channels], without a bias. */
     uint32_t sums;
 };
 
@@ -49,8 +49,8 @@ struct conv {
  *   RWKV   each element of a key has a decay g = exp(-exp(-1/2) sigmoid(step + dt_bias)) and a rate
  *          a = sigmoid(beta + beta_bias) (RWKV-7, arXiv 2503.14456). With the vectors of struct
  *          rwkv, u is k * erase with length 1, and k is multiplied by 1 + (a - 1) * replace:
- *          S = g S - (a u) (u^T S) + k v^T. The result has a norm, a bonus and a gate: struct rwkv.
- *          Not on GPUs */
+ *          S = g S - (a u) (u^T S) + k v^T. The result has a norm, a bonus and a gate: struct rwkv
+ */
 enum recur_kind { RECUR_DELTA, RECUR_SSM, RECUR_SCAN, RECUR_FIXED, RECUR_GATED, RECUR_RWKV };
 
 /* What RECUR_RWKV has besides: vectors are [heads * key_dim], and rows as long. v moves towards

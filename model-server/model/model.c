@@ -143,8 +143,6 @@ static int check_ops(const struct decoder *d, struct err *e)
     else if ((d->spec.recur.conv || d->spec.recur.heads) &&
              !(d->ops->conv && d->ops->recur && d->ops->gate_norm))
         missing = "recurrent layers";
-    else if (d->spec.rwkv.decay && !d->ops->has_rwkv)
-        missing = "RWKV's recurrence";
     else if (d->spec.mla.kv_rank && (!d->ops->latent_kv || !d->ops->linear_heads))
         missing = "latent attention";
     else if ((d->spec.mla.index.top || d->spec.blocks.top) && !d->ops->select_keys)

@@ -1,5 +1,6 @@
 /* state.c - recurrent layers: operations of backend.h as kernels and their arguments, cells. */
 #include "model-server/backend/cuda/cuda.h"
+#include <assert.h>
 
 uint64_t cuda_conv_floats(const struct conv *p) { return (uint64_t)(p->width - 1) * p->channels; }
 
@@ -18,6 +19,7 @@ void cuda_conv(struct device *d, float *y, const float *x, uint32_t x_stride,
                           .channels = p->channels,
                           .width = p->width,
                           .silu = p->silu,
+                          .sums = p->sums > 1 ? p->sums : 1,
                           .tokens = d->batch->n_tokens,
                           .n_spans = d->batch->n_spans};
     RECORD(d, conv_launch, a);
@@ -27,6 +29,44 @@ void cuda_conv(struct device *d, float *y, const float *x, uint32_t x_stride,
 uint64_t cuda_recur_floats(const struct recur *p)
 {
     return (uint64_t)p->heads * p->key_dim * p->value_dim;
+}
+
+static void recur_rwkv(struct device *d, float *o, const struct state_ref *s, const struct recur *p)
+{
+    const struct rwkv *w = p->rwkv;
+    const uint32_t n = p->heads * p->key_dim;
+    assert(p->value_dim == p->key_dim && p->x_stride == n && p->step_stride == n &&
+           p->beta_stride == n);
+    (void)n;
+    const struct rwkv_args a = {.o = o,
+                                .k = p->x + p->k,
+                                .v = p->x + p->v,
+                                .work = p->work,
+                                .base = s->base,
+                                .q = p->x + p->q,
+                                .step = p->step,
+                                .step_bias = p->dt_bias,
+                                .rate = p->beta,
+                                .rate_bias = p->beta_bias,
+                                .erase = w->erase,
+                                .replace = w->replace,
+                                .bonus = w->bonus,
+                                .first = w->first,
+                                .blend = w->blend,
+                                .blend_bias = w->blend_bias,
+                                .norm = w->norm,
+                                .norm_bias = w->norm_bias,
+                                .gate = w->gate,
+                                .spans = d->b.spans,
+                                .stride = s->stride,
+                                .heads = p->heads,
+                                .dim = p->key_dim,
+                                .tokens = d->batch->n_tokens,
+                                .n_spans = d->batch->n_spans,
+                                .eps = w->eps};
+    RECORD(d, rwkv_prepare_launch, a);
+    RECORD(d, rwkv_launch, a);
+    RECORD(d, rwkv_finish_launch, a);
 }
 
 void cuda_recur(struct device *d, float *o, const struct state_ref *s, const struct recur *p)
@@ -66,6 +106,10 @@ void cuda_recur(struct device *d, float *o, const struct state_ref *s, const str
     if (p->key_dim > RECUR_MOST_KEYS) {
         err_set(&d->fault, ERR_VALIDATION, "keys of %u numbers: at most %d", p->key_dim,
                 RECUR_MOST_KEYS);
+        return;
+    }
+    if (p->kind == RECUR_RWKV) {
+        recur_rwkv(d, o, s, p);
         return;
     }
     if (p->kind == RECUR_GATED) {

@@ -1,5 +1,4 @@
-/* DiffLlama: Llama with differential attention (arXiv 2410.05258), on CPUs: its values are wider
- * than its keys. */
+/* DiffLlama: Llama with differential attention (arXiv 2410.05258). */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -4,7 +4,9 @@
  * The result is normalised.
  *
  * Key-value heads i and i + n / 2 are a pair, of which both keep the same values. Pairs are side by
- * side here, first head before second, and are split over ranks. */
+ * side here, first head before second, and are split over ranks. Where a backend takes no values
+ * that are wider than keys, each of these heads is two, with the same keys and queries and one half
+ * of the values each. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
@@ -15,14 +17,15 @@
 struct difference {
     struct weight *qkv, *o;
     float *qkv_bias, *o_bias;
-    struct weight *minus; /* [group * v_dim, 2 * group * v_dim]: the first heads minus the second */
-    struct norm norm;     /* [v_dim] of each pair */
+    struct weight *minus; /* [group * both, 2 * group * both]: the first heads minus the second */
+    struct norm norm;     /* [both] of each pair */
 };
 
-/* Sizes on this rank; `group` heads of q share a key-value head. */
+/* Sizes on this rank; `group` heads of q share a key-value head. `both`: width of a pair's values,
+ * which are in `parts` heads. */
 struct pairs {
     struct slice of;
-    uint32_t group, dim, v_dim, heads, kv_heads, qkv, sums;
+    uint32_t group, dim, both, parts, v_dim, heads, kv_heads, qkv, sums;
 };
 
 static struct pairs pairs_of(const struct decoder *d)
@@ -32,8 +35,10 @@ static struct pairs pairs_of(const struct decoder *d)
         .of = slice_of(s->n_kv_heads / 2, (uint32_t)d->split.rank, (uint32_t)d->split.world),
         .group = s->n_heads / s->n_kv_heads,
         .dim = s->head_dim,
-        .v_dim = 2 * s->head_dim};
-    p.kv_heads = 2 * p.of.n;
+        .both = 2 * s->head_dim,
+        .parts = d->ops->wide_values ? 1 : 2};
+    p.v_dim = p.both / p.parts;
+    p.kv_heads = 2 * p.of.n * p.parts;
     p.heads = p.kv_heads * p.group;
     p.qkv = (p.heads + p.kv_heads) * p.dim + p.kv_heads * p.v_dim;
     p.sums = p.heads * p.v_dim;
@@ -71,8 +76,8 @@ static void add_rows(struct loader *l, struct rows *r, int layer, bool bias)
         const struct mat_part whole = loader_part(l, roles[part], layer, NO_EXPERT, bias,
                                                   (int64_t)all * p.dim, bias ? 1 : s->hidden);
         for (uint32_t i = p.of.first; i < p.of.first + p.of.n; i++)
-            for (int second = 0; second < 2; second++)
-                for (int v = 0; v < (part == PART_V ? 2 : 1); v++) {
+            for (uint32_t second = 0; second < 2; second++)
+                for (uint32_t v = 0; v < (part == PART_V ? 2U : p.parts); v++) {
                     const uint32_t head = i + ((part == PART_V ? v : second) ? half : 0);
                     rows_add(l, r, part, whole, (struct slice){head * each, each});
                 }
@@ -95,15 +100,17 @@ static double lambda_part(struct loader *l, enum role role, int layer)
 static struct weight *load_minus(struct loader *l, float lambda)
 {
     const struct pairs p = pairs_of(l->d);
-    const uint32_t rows = p.group * p.v_dim, cols = 2 * rows;
+    const uint32_t rows = p.group * p.both, cols = 2 * rows;
     float *of = calloc((size_t)rows * cols, sizeof(*of));
     if (!of) {
         loader_nomem(l);
         return NULL;
     }
     for (size_t i = 0; i < rows; i++) {
-        of[i * cols + i] = 1;
-        of[i * cols + rows + i] = -lambda;
+        const size_t head = i / p.both, part = i % p.both / p.v_dim;
+        const size_t from = (part * p.group + head) * p.v_dim + i % p.v_dim;
+        of[i * cols + from] = 1;
+        of[i * cols + rows + from] = -lambda;
     }
     struct weight *w = loader_host_matrix(l, of, rows, cols);
     free(of);
@@ -113,7 +120,7 @@ static struct weight *load_minus(struct loader *l, float lambda)
 /* Of results that are scaled by 1 - start. */
 static struct norm load_norm(struct loader *l, float start)
 {
-    const uint32_t n = 2 * l->d->spec.head_dim;
+    const uint32_t n = pairs_of(l->d).both;
     struct norm y = {.kind = NORM_RMS, .eps = l->d->spec.norm.eps};
     float *by = malloc(n * sizeof(*by));
     if (!by) {
@@ -150,7 +157,7 @@ static void *load(struct loader *l, uint32_t at)
     a->norm = load_norm(l, (float)start);
     struct mat_part o =
         loader_part(l, W_O, layer, NO_EXPERT, false, s->hidden, (int64_t)s->n_heads * p.dim);
-    o = loader_cut(o, 0, s->hidden, (int64_t)p.of.first * p.group * p.v_dim, p.sums / 2);
+    o = loader_cut(o, 0, s->hidden, (int64_t)p.of.first * p.group * p.both, p.sums / 2);
     a->o = loader_pack(l, &o, 1, l->d->dtype, l->d->quant);
     if (s->bias.o && l->d->split.rank == 0) /* added once, before the sum over ranks */
         a->o_bias = loader_bias(l, W_O, layer, s->hidden);
@@ -195,7 +202,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
                                      .head_dim = p.dim,
                                      .scale = ls->attn_scale});
     d->ops->linear(d->dev, result, sums, n * p.of.n, a->minus, NULL);
-    d->ops->norm(d->dev, result, result, n * p.of.n * p.group, p.v_dim, &a->norm);
+    d->ops->norm(d->dev, result, result, n * p.of.n * p.group, p.both, &a->norm);
     const struct projection out = {a->o, a->o_bias, LORA_O, d->spec.hidden};
     layer_project(d, t->layer, &out, t->out, result, p.sums / 2, n);
     return 0;

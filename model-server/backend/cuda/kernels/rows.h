@@ -287,6 +287,7 @@ struct conv_args {
     const uint32_t *span_of;
     size_t stride; /* of the cells */
     uint32_t x_stride, channels, width, silu, tokens, n_spans;
+    uint32_t sums; /* at least 1 */
 };
 launch_fn conv_launch;      /* y */
 launch_fn conv_keep_launch; /* then stores the inputs that the next step needs */
@@ -304,6 +305,20 @@ enum { RECUR_MOST_KEYS = 1024 }; /* key_dim */
 launch_fn recur_prepare_launch;  /* work, and the lengths of queries and keys */
 launch_fn recur_launch;
 launch_fn gated_launch; /* RECUR_GATED, which has no work */
+
+/* rwkv.cu: RECUR_RWKV. All rows are [heads * dim]; see struct recur and struct rwkv. */
+struct rwkv_args {
+    float *o, *k, *v, *work, *base;
+    const float *q, *step, *step_bias, *rate, *rate_bias;
+    const float *erase, *replace, *bonus, *first, *blend, *blend_bias, *norm, *norm_bias, *gate;
+    const struct span_view *spans;
+    size_t stride; /* of the cells */
+    uint32_t heads, dim, tokens, n_spans;
+    float eps;
+};
+launch_fn rwkv_prepare_launch; /* work, keys and values */
+launch_fn rwkv_launch;         /* o */
+launch_fn rwkv_finish_launch;  /* o: its norm, bonus and gate */
 
 struct gate_norm_args {
     float *x;

@@ -24,7 +24,7 @@ static __device__ __forceinline__ float conv_input(const conv_args &a, const spa
     return cell[(size_t)((int)a.width - 1 + at) * a.channels + c];
 }
 
-/* grid: (tokens, channels / THREADS) */
+/* grid: (tokens, channels / THREADS, sums) */
 static __global__ void __launch_bounds__(THREADS) conv_kernel(conv_args a)
 {
     depend();
@@ -33,16 +33,17 @@ static __global__ void __launch_bounds__(THREADS) conv_kernel(conv_args a)
     const int t = (int)(blockIdx.x - s.first), before = (int)a.width - 1;
     if (c >= a.channels)
         return;
+    const float *w = a.w + (size_t)blockIdx.z * a.width * a.channels + c;
     float sum = a.bias ? a.bias[c] : 0.0f;
     for (int j = 0; j <= before; j++)
-        sum = fmaf(a.w[(size_t)j * a.channels + c], conv_input(a, s, t - before + j, c), sum);
-    a.y[(size_t)blockIdx.x * a.channels + c] = a.silu ? math_act(sum, ACT_SILU) : sum;
+        sum = fmaf(w[(size_t)j * a.channels], conv_input(a, s, t - before + j, c), sum);
+    a.y[((size_t)blockIdx.z * a.tokens + blockIdx.x) * a.channels + c] = a.silu ? math_act(sum, ACT_SILU) : sum;
 }
 
 extern "C" cudaError_t conv_launch(const struct launch *l, const void *args)
 {
     const conv_args *a = (const conv_args *)args;
-    return launch(conv_kernel, dim3(a->tokens, (a->channels + THREADS - 1) / THREADS), THREADS, 0,
+    return launch(conv_kernel, dim3(a->tokens, (a->channels + THREADS - 1) / THREADS, a->sums), THREADS, 0,
                   l->stream, l->overlap, *a);
 }
 
