@@ -146,6 +146,7 @@ enum role {
     W_SHIFT_RATE,
     W_SHIFT_GATE,
     W_SHIFT_FFN,
+    W_SHIFT_ALL,     /* or the first six in one tensor: see rwkv.c */
     W_MIX_RATE_DOWN, /* the pairs of rwkv_spec without a name above, and struct rwkv's vectors,
                         whole names, with the bias of W_MIX_NORM */
     W_MIX_RATE_UP,

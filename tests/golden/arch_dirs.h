@@ -236,6 +236,7 @@ static const char *const dirs[] = {
     MADE "recurrent_gemma",
     MADE "rwkv7",
     MADE "rwkv7_tied",
+    MADE "rwkv7_joined",
     MADE "phi4_multimodal",
     MADE "phi4mm",
     MADE "zamba",

@@ -56,6 +56,7 @@ CASES = {
                   gate_low_rank_dim=20, a_low_rank_dim=9, v_low_rank_dim=7),
     "rwkv7_tied": dict(model_type="rwkv7", hidden_size=240, head_dim=40, intermediate_size=136, num_hidden_layers=2, norm_bias=False, norm_eps=1e-4,
                        a_low_rank_dim=16, tie_word_embeddings=True),
+    "rwkv7_joined": dict(model_type="rwkv7", hidden_size=64, head_dim=16, intermediate_size=96, num_hidden_layers=2),
     "gemma2": dict(
         model_type="gemma2", head_dim=16, sliding_window=24, query_pre_attn_scalar=24,
         attn_logit_softcapping=5.0, final_logit_softcapping=3.0, num_hidden_layers=4,
@@ -1540,6 +1541,13 @@ def as_step3p5(t, c):
     return {}, c
 
 
+def as_rwkv7_joined(t, c):
+    """Earlier files of flash-linear-attention: the six mixes of a layer in one tensor."""
+    mixes = {k: torch.cat([t.pop(f"{k}.x_{what}") for what in "rwkvag"]).reshape(6, -1)
+             for k in sorted({k.rsplit(".", 1)[0] for k in t if k.endswith(".attn.x_r")})}
+    return t | {f"{k}.x_x": x for k, x in mixes.items()}, c
+
+
 def as_hunyuan_ocr(t, c):
     """The older files: the keys of the text model beside those of the tower."""
     return {}, {k: v for k, v in c["text_config"].items() if k != "head_dim"} | dict(
@@ -1557,7 +1565,7 @@ def as_ernie_vl(t, c):
     return {}, c
 
 
-AS = {"ernie4_5_vl_hub": as_ernie_vl, "step3p5": as_step3p5, "hunyuan_ocr": as_hunyuan_ocr, "nemotron_nas": as_nemotron_nas, "openelm": as_openelm, "phi4_multimodal": as_phi4, "phi4mm": as_phi4mm, "bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
+AS = {"ernie4_5_vl_hub": as_ernie_vl, "step3p5": as_step3p5, "hunyuan_ocr": as_hunyuan_ocr, "rwkv7_joined": as_rwkv7_joined, "nemotron_nas": as_nemotron_nas, "openelm": as_openelm, "phi4_multimodal": as_phi4, "phi4mm": as_phi4mm, "bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
       "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "hy_v4_three": lambda t, c: (t, c), "deepseek_v4_two": lambda t, c: (t, c), "axk2_light": lambda t, c: (t, c), "bailing_hybrid": as_ling_caps, "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen, "mimo": as_mimo_7b, "pangu_embedded": as_pangu, "orion": as_orion,
       "teleflm": as_teleflm, "maincoder": as_maincoder, "jais": as_jais, "codeshell": as_codeshell, "telechat": as_telechat, "telechat_kv": as_telechat,
@@ -1658,7 +1666,7 @@ def make(name, overrides, out):
             WITH[name](model)
         # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without, and 5.24 with that of
         # MiniMax whose first layer is linear
-        cached = name.removesuffix("_in_memory") not in ("rwkv7", "rwkv7_tied", "minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "jais", "zamba", "zamba_listed", "baichuan_13b", "zamba2", "zamba2_blocks", "zamba_untied", "recurrent_gemma", "nemotron_nas") and not name.startswith("falcon_h1")
+        cached = name.removesuffix("_in_memory") not in ("rwkv7", "rwkv7_tied", "rwkv7_joined", "minimax_text_01", "mamba2", "bamba", "mamba", "falcon_mamba", "jamba", "jais", "zamba", "zamba_listed", "baichuan_13b", "zamba2", "zamba2_blocks", "zamba_untied", "recurrent_gemma", "nemotron_nas") and not name.startswith("falcon_h1")
         result = {n: golden(model, ids, cached=cached) for n, ids in prompts(seed)}
         if min(p["greedy_min_margin"] for p in result.values()) > 0.002:
             break

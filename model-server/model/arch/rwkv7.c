@@ -1,6 +1,6 @@
 /* RWKV-7 Goose (arXiv 2503.14456): no attention and no end of positions, but a recurrence whose
  * state each token decays, erases from and writes to; MLPs with the square of ReLU; both read a mix
- * of their input and that of the token before. On CPUs. */
+ * of their input and that of the token before. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -103,6 +103,7 @@ const struct arch arch_rwkv7 = {
               [W_MIX_BONUS] = ATTN("r_k"),
               [W_MIX_NORM] = ATTN("g_norm.weight"),
               [W_MIX_NORM_BIAS] = ATTN("g_norm.bias"),
+              [W_SHIFT_ALL] = ATTN("x_x"),
               [W_SHIFT_FFN] = "model.layers.*.ffn.x_k",
               [W_UP] = "model.layers.*.ffn.key",
               [W_DOWN] = "model.layers.*.ffn.value"},

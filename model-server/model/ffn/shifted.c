@@ -15,13 +15,13 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
 
 static void *load(struct loader *l, uint32_t at)
 {
-    static const enum role shifts[] = {W_SHIFT_FFN};
+    static const struct mix_name shift = {W_SHIFT_FFN, 0};
     struct shifted *y = calloc(1, sizeof(*y));
     if (!y) {
         loader_nomem(l);
         return NULL;
     }
-    token_shift_load(l, &y->shift, (int)at, shifts, 1);
+    token_shift_load(l, &y->shift, (int)at, &shift, 1);
     y->mlp = (struct sublayer){&ffn_dense, ffn_dense.load(l, at)};
     return y;
 }

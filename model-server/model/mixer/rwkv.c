@@ -103,8 +103,10 @@ static struct weight *load_out(struct loader *l, int layer)
 
 static void *load(struct loader *l, uint32_t at)
 {
-    static const enum role shifts[MIXES] = {W_SHIFT_Q,     W_SHIFT_K,    W_SHIFT_V,
-                                            W_SHIFT_DECAY, W_SHIFT_RATE, W_SHIFT_GATE};
+    /* fla's earlier files have the six in one tensor: r, decay, k, v, rate, gate */
+    static const struct mix_name shifts[MIXES] = {{W_SHIFT_Q, 0},    {W_SHIFT_K, 2},
+                                                  {W_SHIFT_V, 3},    {W_SHIFT_DECAY, 1},
+                                                  {W_SHIFT_RATE, 4}, {W_SHIFT_GATE, 5}};
     const struct recur_spec *r = &l->d->spec.recur;
     const struct rwkv_spec *s = &l->d->spec.rwkv;
     const int layer = (int)at;
