@@ -10,7 +10,7 @@ import pytest
 from gguf_keys import (
     afmoe, apertus, bailing, bailing2, cohere2, cohere2_moe, dbrx, deci, deepseek, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon,
     gemma4, glm4moe, gpt_oss, gptneox, granite_hybrid, granite_swa, granitemoe, hunyuan, hunyuan_moe, hy_v3, jamba, kimi_linear, bailing3, laguna, lfm2,
-    lfm2moe, mamba1, mellum, mimo2, minicpm, minimax_01, minimax_m2, mistral3, mpt, nemotron, nemotron_h, olmo, olmo2, openelm, orion, qwen,
+    lfm2moe, mamba1, mellum, mimo2, minicpm, minimax_01, minimax_m2, mistral3, mpt, nemotron, nemotron_h, olmo, olmo2, openelm, orion, qwen, rwkv7,
     qwen2moe, qwen35, smallthinker, step35, muse_glimmer, jais, nanbeige, spark, vl,
 )  # fmt: skip
 from gguf_keys_latent import deepseek2, deepseek32, glm_dsa, minicpm3, mistral4
@@ -20,7 +20,7 @@ from gguf_keys_streams import (
 from gguf_made import paired, tensors, write_tokenizer
 from gguf_tensors import (
     BITNET, EXPERT_PARTS, GRANITE_SWA, LAGUNA, MIMO, MINIMAX_01, MISTRAL4, absorbed, apart, dbrx_tensors, delta, gemma4_tensors, granite_experts,
-    halves, jais_tensors, kimi_tensors, ling_tensors, muse_glimmer_tensors, step35_tensors, kv_heads, mamba_layers, pairs_of_layers, parted, rates, respelt, spark_tensors, stacked, text_side, turned, ungrouped, with_experts,
+    halves, jais_tensors, kimi_tensors, ling_tensors, muse_glimmer_tensors, step35_tensors, kv_heads, mamba_layers, pairs_of_layers, parted, rates, respelt, rwkv7_tensors, spark_tensors, stacked, text_side, turned, ungrouped, with_experts,
 )  # fmt: skip
 from serving import BIN, data
 
@@ -116,6 +116,7 @@ MADE = {
     "apertus": (ARCH.APERTUS, apertus),
     "kimi_linear": (ARCH.KIMI_LINEAR, kimi_linear),
     "kimi_linear_hub": (ARCH.KIMI_LINEAR, kimi_linear),
+    "rwkv7_tied": (ARCH.RWKV7, rwkv7),
     "mamba": (ARCH.MAMBA, mamba1),
     "falcon_mamba": (ARCH.MAMBA, mamba1),
     "jamba": (ARCH.JAMBA, jamba),
@@ -212,6 +213,7 @@ CHANGED = {
     ARCH.NEMOTRON_H_MOE: mamba_layers,
     ARCH.GLM_DSA: absorbed,
     ARCH.KIMI_LINEAR: lambda named, c: kimi_tensors(dict(absorbed(named, c))),
+    ARCH.RWKV7: rwkv7_tensors,
     ARCH.MAMBA: lambda named, c: rates(named),
     ARCH.JAMBA: lambda named, c: rates(named),
     ARCH.GPT2: lambda named, c: turned(named),

@@ -302,6 +302,16 @@ def bailing3(w, c):
             w.add_array(f"bailingmoe3.swiglu_clamp_{to}", [float(v or 0) for v in c[key]])
 
 
+def rwkv7(w, c):
+    w.add_head_count(0)
+    w.add_layer_norm_eps(c["norm_eps"])
+    w.add_wkv_head_size(c["head_dim"])
+    w.add_decay_lora_rank(c["decay_low_rank_dim"])
+    w.add_iclr_lora_rank(c["a_low_rank_dim"])
+    w.add_value_residual_mix_lora_rank(c["v_low_rank_dim"])
+    w.add_gate_lora_rank(c["gate_low_rank_dim"])
+
+
 def mamba1(w, c):
     w.add_head_count(0)
     w.add_layer_norm_rms_eps(c["layer_norm_epsilon"])

@@ -304,3 +304,35 @@ def muse_glimmer_tensors(named, c):
 def spark_tensors(named):
     words = {"q_k_v_proj": "attn_qkv.weight", "g_proj": "attn_gate.weight", "out_proj": "attn_output.weight"}
     return respelt({k.replace("model.embedding", "model.embed_tokens"): v for k, v in named.items()}, words)
+
+
+def rwkv7_tensors(named, c):
+    """The six mixes in one tensor, biases of the pairs of low rank as w0, a0 and v0, and in the first layer a pair that nothing reads."""
+    words = {
+        "embeddings": "token_embd", "norm": "output_norm", "attn_norm": "attn_norm", "ffn_norm": "attn_norm_2", "attn.g_norm": "time_mix_ln",
+        "attn.r_proj": "time_mix_receptance", "attn.k_proj": "time_mix_key", "attn.v_proj": "time_mix_value", "attn.o_proj": "time_mix_output",
+        "ffn.x_k": "channel_mix_lerp_k", "ffn.key": "channel_mix_key", "ffn.value": "channel_mix_value",
+    }
+    for i in range(c["num_hidden_layers"]):
+        mixes = [named[f"model.layers.{i}.attn.x_{part}"].reshape(1, 1, -1) for part in "rwkvag"]
+        yield f"blk.{i}.time_mix_lerp_fused.weight", np.stack(mixes)
+    for name, v in named.items():
+        name = name.removeprefix("model.")
+        _, layer, part = name.split(".", 2) if name.startswith("layers.") else ("", "", name)
+        blk = f"blk.{layer}." if layer else ""
+        head, _, suffix = part.rpartition(".")
+        if part.startswith("attn.x_"):
+            continue
+        if "_lora.lora." in part:
+            letter, number = part[5], part.split(".")[3]
+            to = f"time_mix_{letter}{0 if suffix == 'bias' else 1 if number == '0' else 2}.weight"
+            if layer == "0" and letter == "a":
+                yield blk + to.replace("_a", "_v"), v
+        elif part in ("attn.k_k", "attn.k_a", "attn.r_k"):
+            to, v = f"time_mix_{part[5:]}.weight", v.reshape(-1)
+        elif part in words:
+            to, v = f"{words[part]}.weight", v.reshape(-1)
+        else:
+            blk = "" if head == "pre_norm" else blk
+            to = f"{'token_embd_norm' if head == 'pre_norm' else words.get(head, 'output')}.{suffix}"
+        yield blk + to, v

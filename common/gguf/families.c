@@ -463,6 +463,7 @@ static const struct gguf_family families[] = {
     {"nemotron_h_moe", NULL, "nemotron_h", false, 0, gguf_nemotron_h},
     {"falcon-h1", "falcon_h1", NULL, false, 0, gguf_falcon_h1},
     {"mamba2", "mamba2", NULL, false, 0, gguf_mamba2},
+    {"rwkv7", "rwkv7", NULL, false, 0, gguf_rwkv7, .own_positions = true},
     {"gpt2", "gpt_bigcode", NULL, false, 0, gguf_gpt2, .stacked = true},
     {"starcoder", "gpt_bigcode", NULL, false, 0, gguf_starcoder},
     {"gptneox", "gpt_neox", NULL, false, 0, gguf_gptneox, .stacked = true},

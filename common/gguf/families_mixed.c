@@ -143,6 +143,17 @@ void gguf_mamba(const struct gguf_meta *m)
     cJSON_AddBoolToObject(m->config, "use_bias", any_has(m, "ssm_in.bias"));
 }
 
+void gguf_rwkv7(const struct gguf_meta *m)
+{
+    meta_copy(m, "wkv.head_size", "head_dim");
+    meta_copy(m, "attention.layer_norm_epsilon", "norm_eps");
+    meta_copy(m, "attention.decay_lora_rank", "decay_low_rank_dim");
+    meta_copy(m, "attention.iclr_lora_rank", "a_low_rank_dim");
+    meta_copy(m, "attention.value_residual_mix_lora_rank", "v_low_rank_dim");
+    meta_copy(m, "attention.gate_lora_rank", "gate_low_rank_dim");
+    cJSON_AddBoolToObject(m->config, "norm_bias", layer_has(m, 0, "attn_norm.bias"));
+}
+
 /* Every n-th layer has the tensor, from one layer on: writes both. */
 static void period(const struct gguf_meta *m, const char *part, const char *every, const char *from)
 {

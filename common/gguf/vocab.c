@@ -58,6 +58,7 @@ static const struct vocab_model {
     {"gpt2", -1, -1, -1, -1, GGUF_BYTES, false, false},
     {"t5", -1, 1, 2, 0, GGUF_UNIGRAM, false, true},
     {"bert", 101, 102, 100, 0, GGUF_WORDS, true, true},
+    {"rwkv", 0, 0, 0, -1, GGUF_LONGEST, false, false},
 };
 
 static const struct vocab_model *model_of(const struct gguf_vocab *v, struct err *e)
@@ -68,7 +69,8 @@ static const struct vocab_model *model_of(const struct gguf_vocab *v, struct err
         if (gguf_str_is(&name, models[i].name))
             return &models[i];
     err_set(e, ERR_VALIDATION,
-            "%s: `" KEY("model") "` %.*s is not read here; llama, gemma4, gpt2, t5 and bert are",
+            "%s: `" KEY("model") "` %.*s is not read here; llama, gemma4, gpt2, t5, bert and "
+                                 "rwkv are",
             v->g->path, name.n > 40 ? 40 : (int)name.n, name.p);
     return NULL;
 }
@@ -150,6 +152,72 @@ static bool has_capitals(const struct gguf_vocab *v)
     return false;
 }
 
+/* ---------------------------------------------------------------- bytes with escapes */
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The byte at *at of a literal of Python without its quotes; -1: an escape that repr() does not
+ * write. */
+static int next_byte(struct gguf_str s, size_t *at)
+{
+    static const char letters[] = "ntr\\'\"", means[] = "\n\t\r\\'\"";
+    const char c = s.p[(*at)++];
+    if (c != '\\')
+        return (unsigned char)c;
+    const char escape = *at < s.n ? s.p[(*at)++] : 0, *simple = strchr(letters, escape);
+    if (escape && simple)
+        return means[simple - letters];
+    if (escape != 'x' || s.n - *at < 2)
+        return -1;
+    const int high = hex_digit(s.p[*at]), low = hex_digit(s.p[*at + 1]);
+    *at += 2;
+    return high < 0 || low < 0 ? -1 : high << 4 | low;
+}
+
+/* A text with a byte that no token has would be no tokens. */
+static int check_bytes(const struct gguf_vocab *v, struct err *e)
+{
+    bool has[256] = {false};
+    for (uint32_t id = 0; id < v->n; id++)
+        if (v->text[id].n == 1)
+            has[(unsigned char)v->text[id].p[0]] = true;
+    for (unsigned byte = 0; byte < 256; byte++)
+        if (!has[byte])
+            return err_set(e, ERR_VALIDATION, "%s: no token is the byte 0x%02x", v->g->path, byte);
+    return 0;
+}
+
+/* Normal tokens are bytes, stored with Python's escapes: restores them. Others are no part of a
+ * text. */
+static int restore_bytes(struct gguf_vocab *v, struct err *e)
+{
+    size_t bytes = 1, n = 0;
+    for (uint32_t id = 0; id < v->n; id++)
+        bytes += v->text[id].n;
+    if (!(v->words = malloc(bytes)))
+        return err_nomem(e);
+    for (uint32_t id = 0; id < v->n; id++) {
+        struct gguf_str *s = &v->text[id];
+        const enum gguf_token type = gguf_vocab_type(v, id);
+        char *to = v->words + n;
+        for (size_t at = 0; type == GGUF_NORMAL && at < s->n;) {
+            const int byte = next_byte(*s, &at);
+            if (byte < 0)
+                return err_set(e, ERR_VALIDATION, "%s: token %u is no literal of bytes", v->g->path,
+                               id);
+            v->words[n++] = (char)byte;
+        }
+        if (type == GGUF_NORMAL)
+            *s = (struct gguf_str){to, (size_t)(v->words + n - to)};
+        else if (type == GGUF_UNUSED)
+            s->n = 0;
+    }
+    return check_bytes(v, e);
+}
+
 /* ---------------------------------------------------------------- lists of a model */
 
 static int read_charsmap(struct gguf_vocab *v, struct err *e)
@@ -167,6 +235,8 @@ static int read_model(struct gguf_vocab *v, const struct vocab_model *m, struct 
     v->kind = m->kind;
     if (v->kind == GGUF_WORDS)
         return restore_words(v, e);
+    if (v->kind == GGUF_LONGEST)
+        return restore_bytes(v, e);
     if (v->kind == GGUF_UNIGRAM && read_charsmap(v, e))
         return -1;
     if (v->kind == GGUF_UNIGRAM || strcmp(m->name, "llama") == 0) {

@@ -42,6 +42,7 @@ enum gguf_vocab_kind {
     GGUF_PIECES,  /* SentencePiece's BPE: ▁ is a space, <0x0A> a byte */
     GGUF_UNIGRAM, /* the same pieces, and the most probable of all ways to split a text */
     GGUF_WORDS,   /* WordPiece: ## before the parts of a word but the first */
+    GGUF_LONGEST, /* the longest token of bytes, from the text's beginning on (RWKV) */
 };
 
 enum { GGUF_ENDS_MAX = 16 };
@@ -49,8 +50,8 @@ enum { GGUF_ENDS_MAX = 16 };
 struct gguf_vocab {
     const struct gguf *g;
     enum gguf_vocab_kind kind;
-    struct gguf_str *text;             /* [n] by id; owned */
-    char *words;                       /* owned: texts of GGUF_WORDS */
+    struct gguf_str *text;             /* [n] by id; owned. GGUF_LONGEST: bytes, not UTF-8 */
+    char *words;                       /* owned: texts of GGUF_WORDS and GGUF_LONGEST */
     const struct gguf_value *scores;   /* of pieces; NULL: they have merges */
     const struct gguf_value *types;    /* NULL: all are normal */
     const struct gguf_value *merges;   /* NULL: of pieces with scores, and of words */

@@ -1,9 +1,8 @@
 /* The vocabulary of RWKV's World models: lines of an id, a literal of Python and its number of
- * bytes. A text is cut into the longest tokens from its beginning on, which is WordPiece without a
- * prefix, of bytes as GPT-2's characters, with the whole text as one word. */
+ * bytes. */
 #include "common/cleanup.h"
-#include "common/tokenizer/byte_chars.h"
 #include "common/tokenizer/folder_impl.h"
+#include "common/tokenizer/longest.h"
 #include "common/utf8.h"
 #include <stdlib.h>
 #include <string.h>
@@ -109,17 +108,6 @@ static int check_bytes(const struct vocab *ids, struct err *e)
     return 0;
 }
 
-static void put_visible(struct buf *b, const struct token *t)
-{
-    struct buf text = {0};
-    char utf8[4];
-    for (size_t i = 0; i < t->n; i++)
-        buf_add(&text, utf8, utf8_encode(byte_to_char((unsigned char)t->bytes[i]), utf8));
-    buf_json_str(b, text.p, text.len);
-    b->oom |= text.oom;
-    buf_free(&text);
-}
-
 /* The vocabulary, without END. */
 static int put_tokens(struct tok_folder *f, struct buf *b, char *text, struct err *e)
 {
@@ -136,7 +124,7 @@ static int put_tokens(struct tok_folder *f, struct buf *b, char *text, struct er
         if (vocab_put(&f->ids, t.bytes, t.n, id, e))
             return -1;
         buf_ch(b, ',');
-        put_visible(b, &t);
+        longest_put_bytes(b, t.bytes, t.n);
         buf_fmt(b, ":%u", id);
     }
     return check_bytes(&f->ids, e);
@@ -150,13 +138,9 @@ int folder_rwkv(struct tok_folder *f, struct folder_text *t, struct err *e)
         return -1;
     if (strlen(text) != n)
         return err_set(e, ERR_VALIDATION, "a zero byte");
-    buf_str(&t->steps, "\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\","
-                       "\"add_prefix_space\":false,\"use_regex\":false},"
-                       "\"decoder\":{\"type\":\"ByteLevel\"}");
-    buf_fmt(&t->model,
-            "{\"type\":\"WordPiece\",\"unk_token\":\"%s\",\"continuing_subword_prefix\":\"\","
-            "\"max_input_chars_per_word\":%d,\"vocab\":{\"%s\":0",
-            END, INT32_MAX, END);
+    longest_put_steps(&t->steps);
+    longest_put_model(&t->model, END, sizeof(END) - 1);
+    buf_fmt(&t->model, "\"%s\":0", END);
     if (put_tokens(f, &t->model, text, e))
         return -1;
     buf_str(&t->model, "}}");

@@ -2,6 +2,7 @@
 #include "common/buf.h"
 #include "common/tokenizer/gguf_lists.h"
 #include "common/tokenizer/gguf_steps.h"
+#include "common/tokenizer/longest.h"
 #include "common/tokenizer/scored.h"
 #include <cjson/cJSON.h>
 #include <stdio.h>
@@ -244,6 +245,8 @@ static int put_model(struct buf *b, const struct gguf_vocab *v, bool apart, stru
         return gguf_put_word_model(b, v), 0;
     if (v->kind == GGUF_UNIGRAM)
         return gguf_put_unigram(b, v, e);
+    if (v->kind == GGUF_LONGEST)
+        return gguf_put_longest(b, v), 0;
     buf_str(b, "{\"type\":\"BPE\",");
     if (with_pieces)
         buf_str(b, "\"byte_fallback\":true,\"fuse_unk\":true,");
@@ -282,6 +285,9 @@ static void put_steps(struct buf *b, const struct gguf_vocab *v)
         break;
     case GGUF_WORDS:
         gguf_put_word_steps(b, v);
+        break;
+    case GGUF_LONGEST:
+        longest_put_steps(b);
         break;
     }
 }
@@ -335,6 +341,18 @@ void gguf_lists_close(struct gguf_lists *l)
 
 /* ---------------------------------------------------------------- tokenizer_config.json */
 
+/* A name instead of a template, by which llama.cpp has it. */
+static struct gguf_str named_template(struct gguf_str s)
+{
+    static const char rwkv[] =
+        "{% for message in messages %}{% if message['role'] == 'system' %}System: "
+        "{{ message['content'] | trim }}\n\n{% elif message['role'] == 'user' %}User: "
+        "{{ message['content'] | trim }}\n\n{% if loop.last %}Assistant:{% endif %}"
+        "{% elif message['role'] == 'assistant' %}Assistant: {{ message['content'] | trim }}\n\n"
+        "{% endif %}{% endfor %}";
+    return gguf_str_is(&s, "rwkv-world") ? (struct gguf_str){rwkv, sizeof(rwkv) - 1} : s;
+}
+
 /* tokenizer.chat_template is the default; others are tokenizer.chat_template.<name>. */
 static void put_templates(struct buf *b, const struct gguf *g)
 {
@@ -352,7 +370,7 @@ static void put_templates(struct buf *b, const struct gguf *g)
         buf_str(b, first ? "{\"name\":" : ",{\"name\":");
         text(b, *name ? name + 1 : "default");
         buf_str(b, ",\"template\":");
-        str(b, s);
+        str(b, named_template(s));
         buf_ch(b, '}');
         first = false;
     }

@@ -10,9 +10,12 @@ void gguf_put_steps(struct buf *b, const struct gguf_pre *p);
 /* `"text":id` of all tokens. */
 void gguf_put_vocab(struct buf *b, const struct gguf_vocab *v);
 
-/* WordPiece and unigrams: gguf_words.c. Scores must be finite (ERR_VALIDATION). */
+/* WordPiece, unigrams and the longest tokens: gguf_words.c. Scores must be finite (ERR_VALIDATION).
+ */
 void gguf_put_word_steps(struct buf *b, const struct gguf_vocab *v);
 void gguf_put_word_model(struct buf *b, const struct gguf_vocab *v);
 void gguf_put_unigram_steps(struct buf *b, const struct gguf_vocab *v);
 int gguf_put_unigram(struct buf *b, const struct gguf_vocab *v, struct err *e);
+/* The model of GGUF_LONGEST. */
+void gguf_put_longest(struct buf *b, const struct gguf_vocab *v);
 #endif

@@ -1,5 +1,7 @@
-/* The tokenizers of encoders in GGUF files: BERT's WordPiece, and SentencePiece's unigrams. */
+/* Tokenizers without merges in GGUF files: BERT's WordPiece, SentencePiece's unigrams, RWKV's
+ * longest tokens. */
 #include "common/tokenizer/gguf_steps.h"
+#include "common/tokenizer/longest.h"
 #include <math.h>
 #include <string.h>
 
@@ -81,4 +83,24 @@ int gguf_put_unigram(struct buf *b, const struct gguf_vocab *v, struct err *e)
     }
     buf_str(b, "]}");
     return 0;
+}
+
+void gguf_put_longest(struct buf *b, const struct gguf_vocab *v)
+{
+    const struct gguf_str unk = v->unk >= 0 ? v->text[v->unk] : (struct gguf_str){"<unk>", 5};
+    longest_put_model(b, unk.p, unk.n);
+    bool first = true;
+    for (uint32_t id = 0; id < v->n; id++) {
+        const struct gguf_str s = v->text[id];
+        if (s.n == 0) /* an unused id */
+            continue;
+        buf_str(b, first ? "" : ",");
+        if (gguf_vocab_type(v, id) == GGUF_NORMAL)
+            longest_put_bytes(b, s.p, s.n);
+        else
+            buf_json_str(b, s.p, s.n);
+        buf_fmt(b, ":%u", id);
+        first = false;
+    }
+    buf_str(b, "}}");
 }

@@ -20,6 +20,7 @@ static const struct gguf_kind gguf_kinds[] = {
     {"phi3", "phi3", false, false},          {"granite", "granite", true, false},
     {"cohere", "command-r", false, false},   {"starcoder2", "starcoder2", false, false},
     {"stablelm", "stablelm", false, false},  {"gemma3n_text", "gemma3n", false, false},
+    {"rwkv7", "rwkv7", false, false},
 };
 
 /* packing of the matrices; -1: as stored. `dequantised`: a folder for the dequantised numbers, in
@@ -70,6 +71,29 @@ static inline const char *gguf_part(const struct gguf_kind *k, const char *part)
         {"laurel.linear_left", "laurel_l"},
         {"laurel.linear_right", "laurel_r"},
         {"laurel.post_laurel_norm", "laurel_post_norm"},
+        {"attn_norm", "attn_norm"},
+        {"ffn_norm", "attn_norm_2"},
+        {"pre_norm", "token_embd_norm"}, /* of the first layer */
+        {"attn.x_x", "time_mix_lerp_fused"},
+        {"attn.k_k", "time_mix_k_k"},
+        {"attn.k_a", "time_mix_k_a"},
+        {"attn.r_k", "time_mix_r_k"},
+        {"attn.g_norm", "time_mix_ln"},
+        {"attn.r_proj", "time_mix_receptance"},
+        {"attn.k_proj", "time_mix_key"},
+        {"attn.v_proj", "time_mix_value"},
+        {"attn.o_proj", "time_mix_output"},
+        {"attn.w_lora.lora.0", "time_mix_w1"},
+        {"attn.w_lora.lora.2", "time_mix_w2"},
+        {"attn.a_lora.lora.0", "time_mix_a1"},
+        {"attn.a_lora.lora.2", "time_mix_a2"},
+        {"attn.v_lora.lora.0", "time_mix_v1"},
+        {"attn.v_lora.lora.2", "time_mix_v2"},
+        {"attn.g_lora.lora.0", "time_mix_g1"},
+        {"attn.g_lora.lora.2", "time_mix_g2"},
+        {"ffn.x_k", "channel_mix_lerp_k"},
+        {"ffn.key", "channel_mix_key"},
+        {"ffn.value", "channel_mix_value"},
     };
     if (strcmp(part, "post_attention_layernorm") == 0)
         return strcmp(k->name, "gemma2") == 0 || strncmp(k->name, "gemma3", 6) == 0
@@ -87,6 +111,7 @@ static inline void gguf_name(const struct gguf_kind *k, const char *name, char o
 {
     static const char *const outer[][2] = {
         {"model.embed_tokens", "token_embd"},
+        {"model.embeddings", "token_embd"},
         {"model.norm", "output_norm"},
         {"lm_head", "output"},
         {"model.embed_tokens_per_layer", "per_layer_token_embd"},
@@ -98,11 +123,18 @@ static inline void gguf_name(const struct gguf_kind *k, const char *name, char o
     char part[PATH_LEN];
     unsigned layer;
     int at = 0;
-    const bool whole = strstr(name, "correct_output_scale"); /* has no suffix */
-    const char *dot = whole ? name + strlen(name) : strrchr(name, '.');
+    const char *last = strrchr(name, '.');
+    const bool whole = strcmp(last, ".weight") != 0 && strcmp(last, ".bias") != 0;
+    const char *dot = whole ? name + strlen(name) : last;
     if (sscanf(name, "model.layers.%u.%n", &layer, &at) == 1 && at) {
         snprintf(part, sizeof(part), "%.*s", (int)(dot - name - at), name + at);
-        snprintf(out, PATH_LEN, "blk.%u.%s%s", layer, gguf_part(k, part), whole ? ".weight" : dot);
+        const char *word = gguf_part(k, part);
+        if (strstr(part, "_lora.") && strcmp(dot, ".bias") == 0) /* w2's is w0 */
+            snprintf(out, PATH_LEN, "blk.%u.%.*s0.weight", layer, (int)strlen(word) - 1, word);
+        else if (strcmp(part, "pre_norm") == 0)
+            snprintf(out, PATH_LEN, "%s%s", word, dot);
+        else
+            snprintf(out, PATH_LEN, "blk.%u.%s%s", layer, word, whole ? ".weight" : dot);
         return;
     }
     snprintf(part, sizeof(part), "%.*s", (int)(dot - name), name);
@@ -159,6 +191,12 @@ static inline void gguf_copy_keys(struct gguf_making *m)
         {"num_kv_shared_layers", "attention.shared_kv_layers", true},
         {"altup_num_inputs", "altup.num_inputs", false},
         {"altup_active_idx", "altup.active_idx", false},
+        {"norm_eps", "attention.layer_norm_epsilon", true},
+        {"head_dim", "wkv.head_size", false},
+        {"decay_low_rank_dim", "attention.decay_lora_rank", false},
+        {"a_low_rank_dim", "attention.iclr_lora_rank", false},
+        {"v_low_rank_dim", "attention.value_residual_mix_lora_rank", false},
+        {"gate_low_rank_dim", "attention.gate_lora_rank", false},
     };
     char key[128];
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
@@ -364,7 +402,8 @@ static inline void gguf_unpack(enum gguf_packing p, const uint8_t *at, float *v,
 
 static inline enum gguf_packing gguf_choose(const struct gguf_making *m, const struct tensor *t)
 {
-    if (t->n_dims == 1 || strstr(t->name, ".gate.weight"))
+    if (t->n_dims == 1 || strstr(t->name, ".gate.weight") || strstr(t->name, ".x_x") ||
+        strstr(t->name, ".r_k"))
         return GGUF_F32;
     if (m->how->packing < 0)
         return t->type == T_F16 ? GGUF_F16 : t->type == T_BF16 ? GGUF_BF16 : GGUF_F32;

@@ -38,6 +38,7 @@ static const struct model_case {
     {MADE "starcoder2", false},
     {MADE "stablelm_parallel", false},
     {MADE "gemma3n", false},
+    {MADE "rwkv7_joined", false},
 };
 enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
 static int skipped, not_made;

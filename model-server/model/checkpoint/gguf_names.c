@@ -5,10 +5,12 @@ enum { LAYERS_MAX = 100000 };
 
 /* llama.cpp's names of the tensors of a role, without ".weight" and ".bias", or whole names. If
  * two roles share a name, it belongs to the first one that the family has. */
-static const struct {
+struct name_row {
     const char *name;
     enum role role;
-} names[] = {
+    bool bias; /* the tensor is the role's ".bias" */
+};
+static const struct name_row names[] = {
     {"token_embd", W_EMBED},
     {"position_embd", W_POSITIONS},
     {"token_types", W_TOKEN_TYPES},
@@ -146,6 +148,35 @@ static const struct {
     {"blk.*.ssm_out", W_MIX_OUT},
 };
 
+/* RWKV-7's, before those above. Ends of the pairs of low rank are biases. */
+static const struct name_row rwkv_names[] = {
+    {"blk.*.attn_norm_2", W_MLP_NORM, false},
+    {"blk.*.time_mix_lerp_fused", W_SHIFT_ALL, false},
+    {"blk.*.time_mix_receptance", W_Q, false},
+    {"blk.*.time_mix_key", W_K, false},
+    {"blk.*.time_mix_value", W_V, false},
+    {"blk.*.time_mix_output", W_O, false},
+    {"blk.*.time_mix_w0", W_MIX_DECAY_UP, true},
+    {"blk.*.time_mix_w1", W_MIX_DECAY_DOWN, false},
+    {"blk.*.time_mix_w2", W_MIX_DECAY_UP, false},
+    {"blk.*.time_mix_a0", W_MIX_RATE_UP, true},
+    {"blk.*.time_mix_a1", W_MIX_RATE_DOWN, false},
+    {"blk.*.time_mix_a2", W_MIX_RATE_UP, false},
+    {"blk.*.time_mix_v0", W_MIX_BLEND_UP, true},
+    {"blk.*.time_mix_v1", W_MIX_BLEND_DOWN, false},
+    {"blk.*.time_mix_v2", W_MIX_BLEND_UP, false},
+    {"blk.*.time_mix_g1", W_MIX_Z_DOWN, false},
+    {"blk.*.time_mix_g2", W_MIX_Z_UP, false},
+    {"blk.*.time_mix_k_k", W_MIX_ERASE, false},
+    {"blk.*.time_mix_k_a", W_MIX_REPLACE, false},
+    {"blk.*.time_mix_r_k", W_MIX_BONUS, false},
+    {"blk.*.time_mix_ln", W_MIX_NORM, false},
+    {"blk.*.time_mix_ln.bias", W_MIX_NORM_BIAS, false},
+    {"blk.*.channel_mix_lerp_k", W_SHIFT_FFN, false},
+    {"blk.*.channel_mix_key", W_UP, false},
+    {"blk.*.channel_mix_value", W_DOWN, false},
+};
+
 bool gguf_whole_name(enum role r)
 {
     return r == W_SELECT_BIAS || r == W_SINKS || r == W_ROUTER_SCALE || r == W_EXPERT_SCALE ||
@@ -153,7 +184,8 @@ bool gguf_whole_name(enum role r)
            r == W_MIX_SKIP || r == W_MIX_NORM || r == W_MIX_STEP_NORM || r == W_MIX_K_NORM ||
            r == W_MIX_Q_NORM || r == W_INDEX_POOL_GATE || r == W_INDEX_POOL_BIAS ||
            r == W_ENTRY_GATE || r == W_ENTRY_BIAS || r == W_EXPERT_IDS || r == W_STACK_START ||
-           (r >= W_STREAM_MIX && r <= W_STREAM_SCALE_LAST);
+           (r >= W_STREAM_MIX && r <= W_STREAM_SCALE_LAST) ||
+           (r >= W_SHIFT_Q && r <= W_SHIFT_ALL) || (r >= W_MIX_ERASE && r <= W_MIX_NORM_BIAS);
 }
 
 bool gguf_name_matches(const char *name, size_t n, const char *pattern, int *layer)
@@ -172,14 +204,24 @@ bool gguf_name_matches(const char *name, size_t n, const char *pattern, int *lay
     return *layer < LAYERS_MAX && (size_t)(name + n - p) == rest && memcmp(p, star + 1, rest) == 0;
 }
 
-static bool named(const struct arch *a, const char *name, size_t n, struct gguf_use *u)
+static const struct name_row *row_of(const struct name_row *rows, size_t n_rows,
+                                     const struct arch *a, const char *name, size_t n, int *layer)
 {
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (a->names[names[i].role] && gguf_name_matches(name, n, names[i].name, &u->layer)) {
-            u->role = names[i].role;
-            return true;
-        }
-    return false;
+    for (size_t i = 0; i < n_rows; i++)
+        if (a->names[rows[i].role] && gguf_name_matches(name, n, rows[i].name, layer))
+            return &rows[i];
+    return NULL;
+}
+
+#define ROW_OF(rows) row_of(rows, sizeof(rows) / sizeof((rows)[0]), a, name, n, &u->layer)
+
+static const struct name_row *named(const struct arch *a, const char *name, size_t n,
+                                    struct gguf_use *u)
+{
+    const struct name_row *row = a->names[W_SHIFT_ALL] ? ROW_OF(rwkv_names) : NULL;
+    row = row ? row : ROW_OF(names);
+    u->role = row ? row->role : u->role;
+    return row;
 }
 
 static bool use_in(const struct arch *a, const char *name, struct gguf_use *u)
@@ -191,9 +233,12 @@ static bool use_in(const struct arch *a, const char *name, struct gguf_use *u)
         u->suffix = gguf_whole_name(u->role) ? "" : ".weight";
         return true;
     }
-    const bool bias = dot && strcmp(dot, ".bias") == 0;
-    if (!dot || (!bias && strcmp(dot, ".weight") != 0) || !named(a, name, (size_t)(dot - name), u))
+    bool bias = dot && strcmp(dot, ".bias") == 0;
+    const bool weight = dot && strcmp(dot, ".weight") == 0;
+    const struct name_row *row = bias || weight ? named(a, name, (size_t)(dot - name), u) : NULL;
+    if (!row || (row->bias && bias))
         return false;
+    bias |= row->bias;
     /* never a part of `name`, which use_in_cross() makes */
     u->suffix = gguf_whole_name(u->role) ? "" : bias ? ".bias" : ".weight";
     return true;
@@ -225,6 +270,13 @@ static bool use_in_stack(const struct arch *a, const char *name, uint32_t stack,
     return true;
 }
 
+/* Converters write a pair of RWKV's first layer that is not used, as later ones have it. */
+static bool is_unread(const struct gguf_use *u)
+{
+    const bool blend = u->role == W_MIX_BLEND_DOWN || u->role == W_MIX_BLEND_UP;
+    return blend && u->layer == 0;
+}
+
 bool gguf_use_of(const struct arch *a, const char *name, uint32_t stack, struct gguf_use *u)
 {
     const bool encoders = strncmp(name, "enc.", 4) == 0, decoders = strncmp(name, "dec.", 4) == 0;
@@ -234,8 +286,11 @@ bool gguf_use_of(const struct arch *a, const char *name, uint32_t stack, struct 
         u->of = NULL;
         return true;
     }
-    return use_in_stack(a, rest, stack, u) || (decoders && use_in_cross(a, rest, u)) ||
-           (decoders && a->second && use_in(a->second, rest, u));
+    if (use_in_stack(a, rest, stack, u)) {
+        u->of = is_unread(u) ? NULL : u->of;
+        return true;
+    }
+    return decoders && (use_in_cross(a, rest, u) || (a->second && use_in(a->second, rest, u)));
 }
 
 const char *gguf_weights_name(enum role r)
