@@ -77,8 +77,8 @@ struct rope_kv {
     const float *v_norm;  /* [v_dim] every head of v is normalised separately, or NULL */
     const float *q_scale; /* [T] final factor of each token's q, or NULL */
     float clip;           /* q, k and v are first clipped to -clip .. clip; 0: no */
-    /* [head_dim] added to what q_norm and k_norm made of each head, or NULL. Not with `norm_last`
-     * and `squares`. */
+    /* Added to what q_norm and k_norm made of each head, or NULL; as long as those. Not with
+     * `norm_last` and `squares`. */
     const float *q_norm_bias, *k_norm_bias;
 };
 

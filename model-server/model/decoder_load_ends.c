@@ -6,6 +6,7 @@
 #include "model-server/model/first_conv.h"
 #include "model-server/model/loader.h"
 #include "model-server/model/static_rows.h"
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,6 +152,22 @@ static void load_head_bias(struct loader *l)
     d->head_bias = loader_vector(l, &p, 1, 0);
 }
 
+/* Ids that are never generated: a bias below every logit. */
+static void load_mutes(struct loader *l)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct slice v = l->d->split.vocab;
+    float *host = calloc(v.n ? v.n : 1, sizeof(*host));
+    if (!host) {
+        loader_nomem(l);
+        return;
+    }
+    for (uint32_t i = 0; i < v.n; i++)
+        host[i] = v.first + i - s->first_mute < s->n_mute ? -FLT_MAX : 0;
+    l->d->head_bias = loader_host_vector(l, host, v.n);
+    free(host);
+}
+
 /* Freed with the loader's other copies. */
 static struct mat_part static_part(struct loader *l)
 {
@@ -261,6 +278,8 @@ static void load_head(struct loader *l, struct amount embed)
         d->head_norm = loader_norm(l, W_HEAD_NORM, NO_LAYER);
     if (s->bias.head)
         load_head_bias(l);
+    else if (s->n_mute)
+        load_mutes(l);
 }
 
 static void load_embed_project(struct loader *l)

@@ -57,6 +57,7 @@ enum qk_norm {
     QK_NORM_ALL,
     QK_NORM_BY_HEAD,
     QK_NORM_LAYER,
+    QK_NORM_LAYER_BY_HEAD, /* the same with each head's own weights and biases */
     /* RMS of each head without weights, in layers that rotate (Llama 4 applies it after the
      * rotation of whole heads: rotations keep lengths, so the result is the same) */
     QK_NORM_PLAIN
@@ -274,6 +275,7 @@ struct decoder_spec {
     struct norm_spec norm;
     enum norm_place norms;
     enum qk_norm qk_norm;
+    float qk_norm_eps;  /* not 0: of these norms, instead of norm.eps */
     bool qk_norm_last;  /* QK_NORM_HEAD: after the rotation */
     bool qk_norm_still; /* QK_NORM_PLAIN: in layers that do not rotate, too */
     enum attn_gate attn_gate;
@@ -368,8 +370,9 @@ struct decoder_spec {
     uint32_t text_positions; /* with stored positions: those of the encoder */
     bool no_head;            /* the results are hidden states */
     bool static_rows;        /* there are no layers, and embeddings are those of static_rows.h */
-    bool tied;               /* the head is the embedding */
-    bool unit_head;          /* rows of the head are divided by their lengths (Baichuan 2) */
+    uint32_t first_mute, n_mute; /* consecutive ids that it never generates (Chameleon) */
+    bool tied;                   /* the head is the embedding */
+    bool unit_head;              /* rows of the head are divided by their lengths (Baichuan 2) */
     float embed_scale, residual_scale, logit_scale; /* factors; 1: none */
     /* factors of the results of gate and down of the dense MLP; 0: none */
     float gate_scale, down_scale;

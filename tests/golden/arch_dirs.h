@@ -237,6 +237,8 @@ static const char *const dirs[] = {
     MADE "rwkv7",
     MADE "rwkv7_tied",
     MADE "rwkv7_joined",
+    MADE "chameleon",
+    MADE "chameleon_swin",
     MADE "phi4_multimodal",
     MADE "phi4mm",
     MADE "zamba",

@@ -51,6 +51,8 @@ PHI4 = dict(  # small towers, which are not stored
 )
 # Where the usual spread would leave a part of the arithmetic without effect: sinks, the clamps of the activation.
 SPREAD = {"sinks": 1.5, "qk_norm.temp": 1.0, "lambda_q1": 0.4, "lambda_k1": 0.4, "gate_up_proj": 0.4, "hc.scale": 0.5, "hc_scale": 0.5, "hc.base": 0.7, "hc_base": 0.7, "kpool_compress_ape": 0.7, "position_bias": 0.7}
+CHAMELEON_IDS = {"<image>": 8} | {f"IMGIMG{chr(65 + i // 10)}{chr(65 + i % 10)}Z": 330 + i for i in range(40)}  # none is in a prompt
+CHAMELEON_VQ = dict(embed_dim=16, num_embeddings=40, base_channels=32, channel_multiplier=[1], num_res_blocks=1, latent_channels=16, resolution=16)
 CASES = {
     "rwkv7": dict(model_type="rwkv7", hidden_size=96, head_dim=8, hidden_ratio=3, intermediate_size=None, decay_low_rank_dim=12,
                   gate_low_rank_dim=20, a_low_rank_dim=9, v_low_rank_dim=7),
@@ -111,6 +113,9 @@ CASES = {
         output_multiplier=0.7, post_norm_eps=1e-2, final_logit_softcapping=2.0, layer_rope_theta=[0, 1, 1], rope_parameters=THETA,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"],
     ),
+    "chameleon": dict(model_type="chameleon", vocab_size=384, vocabulary_map=CHAMELEON_IDS, vq_config=CHAMELEON_VQ, attention_bias=True, rope_parameters=THETA),
+    "chameleon_swin": dict(model_type="chameleon", vocabulary_map={"<image>": 8}, vq_config=CHAMELEON_VQ, num_attention_heads=4, num_key_value_heads=4, swin_norm=True,
+                           rms_norm_eps=1e-3, rope_parameters=THETA),
     "persimmon": dict(model_type="persimmon", rope_parameters=dict(THETA, partial_rotary_factor=0.5)),
     "persimmon_plain": dict(model_type="persimmon", qk_layernorm=False, hidden_act="gelu", rope_parameters=dict(THETA, partial_rotary_factor=1.0)),
     "gpt_neox_japanese": dict(model_type="gpt_neox_japanese", intermediate_multiple_size=2, tie_word_embeddings=False,
@@ -1639,7 +1644,7 @@ def make(name, overrides, out):
     kind = keys.pop("model_type")
     config = AutoConfig.for_model(kind, **keys)
     # as text models these are not among those that are found by their type
-    apart = {"mistral4": Mistral4ForCausalLM, "emu3_text_model": Emu3ForCausalLM}
+    apart = {"mistral4": Mistral4ForCausalLM, "emu3_text_model": Emu3ForCausalLM, "chameleon": transformers.ChameleonForConditionalGeneration}
     from_config = apart[kind]._from_config if kind in apart else AutoModelForCausalLM.from_config
     if kind in WITHIN:
         whole, more = WITHIN[kind]

@@ -323,6 +323,8 @@ static void norm_head(const struct rope_job *j, float *x, int part, uint32_t hea
     }
     if (p->norm_by_head || p->squares)
         w += (size_t)head * p->head_dim;
+    if (p->norm_by_head && b)
+        b += (size_t)head * p->head_dim;
     if (!p->squares) {
         const bool layer = p->norm_kind == NORM_LAYER;
         (layer ? j->d->kern.norm_layer : j->d->kern.norm_rms)(x, x, w, b, p->head_dim, p->norm_eps);

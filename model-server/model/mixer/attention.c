@@ -36,8 +36,9 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, const
                              float *qkv, const float *squares)
 {
     const uint32_t world = (uint32_t)d->split.world;
-    const bool by_head = d->spec.qk_norm == QK_NORM_BY_HEAD;
-    const bool layer = d->spec.qk_norm == QK_NORM_LAYER;
+    const enum qk_norm norm = d->spec.qk_norm;
+    const bool by_head = norm == QK_NORM_BY_HEAD || norm == QK_NORM_LAYER_BY_HEAD;
+    const bool layer = norm == QK_NORM_LAYER || norm == QK_NORM_LAYER_BY_HEAD;
     const struct decoder_spec *m = &d->spec;
     const struct layer_spec *ls = &m->layers[t->layer];
     const uint32_t turn = t->out ? ls->rope : SPEC_NO_ROPE; /* rows of an encoder do not rotate */
@@ -58,7 +59,7 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, const
                                       .v_norm = a->v_norm,
                                       .q_scale = ls->q_grows ? d->scratch.q_scale + t->first : NULL,
                                       .clip = m->clip_qkv,
-                                      .norm_eps = m->norm.eps,
+                                      .norm_eps = m->qk_norm_eps > 0 ? m->qk_norm_eps : m->norm.eps,
                                       .norm_kind = layer     ? NORM_LAYER
                                                    : by_head ? m->norm.kind
                                                              : NORM_RMS,

@@ -274,6 +274,15 @@ static float *load_head_norm(struct loader *l, enum role role, int layer, uint32
     return loader_vector(l, parts, n, s->norm.plus);
 }
 
+/* This rank's part of the biases [heads][dim] of such norms. */
+static float *load_biases_by_head(struct loader *l, enum role role, int layer, uint32_t heads,
+                                  uint32_t dim, struct slice of)
+{
+    struct mat_part p = loader_table(l, role, layer, ".bias", (int64_t)heads * dim, 1);
+    p = loader_rows(p, of.first * dim, of.n * dim);
+    return loader_vector(l, &p, 1, 0);
+}
+
 /* Of heads whose weights are tensors of their own, where the name has a place for the head. */
 static float *load_norms_by_head(struct loader *l, enum role role, int layer, uint32_t dim,
                                  struct slice heads)
@@ -329,6 +338,11 @@ static void load_qk_norms(struct loader *l, struct attention *a, int layer)
         a->q_norm =
             loader_weight_slice(l, W_Q_NORM, layer, spec_heads(s, (uint32_t)layer) * dim, q);
         a->k_norm = loader_weight_slice(l, W_K_NORM, layer, kv * dim, k);
+        if (s->qk_norm == QK_NORM_LAYER_BY_HEAD) {
+            a->q_norm_bias =
+                load_biases_by_head(l, W_Q_NORM, layer, spec_heads(s, (uint32_t)layer), dim, h);
+            a->k_norm_bias = load_biases_by_head(l, W_K_NORM, layer, kv, dim, g);
+        }
     }
 }
 

@@ -163,11 +163,13 @@ static __device__ void finish_head(const rope_args &a, uint32_t token, uint32_t 
         } else if (w) {
             s = norm_of_head(a, x, head_size<NARROW>(a, v), lane);
         }
+        const float *b = NARROW && !v ? (q ? a.q_norm_bias : a.k_norm_bias) : NULL;
+        const size_t own = (size_t)(q ? head : head - a.n_heads) * a.head_dim;
         if (w && !v && (a.squares || a.norm_by_head))
-            w += (size_t)(q ? head : head - a.n_heads) * a.head_dim;
-        rotate_head(a, x, head_size<NARROW>(a, v), w,
-                    NARROW && !v ? (q ? a.q_norm_bias : a.k_norm_bias) : NULL, s,
-                    v ? NULL : a.rope + (size_t)token * a.rot_dim, lane);
+            w += own;
+        if (b && a.norm_by_head)
+            b += own;
+        rotate_head(a, x, head_size<NARROW>(a, v), w, b, s, v ? NULL : a.rope + (size_t)token * a.rot_dim, lane);
     }
     if (q && a.q_scale) {
         __syncwarp();

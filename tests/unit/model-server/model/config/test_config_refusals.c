@@ -1,12 +1,13 @@
 /* What a config.json may not say: each is refused in one line that names the key. */
 #include "tests/unit/model-server/model/config/config_text.h"
 
-#define OURO     "\"model_type\":\"ouro\"," SIZES
-#define DECI     "\"model_type\":\"deci\"," SIZES
-#define ZAYA     "\"model_type\":\"zaya\",\"router_hidden_size\":16," SIZES
-#define ERNIE_VL "\"model_type\":\"ernie4_5_moe_vl\",\"moe_intermediate_size\":[16,8]," SIZES
-#define RWKV     "\"model_type\":\"rwkv7\",\"head_dim\":16," SIZES
-#define STEP     "\"model_type\":\"step3p5\"," SIZES
+#define OURO      "\"model_type\":\"ouro\"," SIZES
+#define DECI      "\"model_type\":\"deci\"," SIZES
+#define ZAYA      "\"model_type\":\"zaya\",\"router_hidden_size\":16," SIZES
+#define ERNIE_VL  "\"model_type\":\"ernie4_5_moe_vl\",\"moe_intermediate_size\":[16,8]," SIZES
+#define RWKV      "\"model_type\":\"rwkv7\",\"head_dim\":16," SIZES
+#define CHAMELEON "\"model_type\":\"chameleon\"," SIZES
+#define STEP      "\"model_type\":\"step3p5\"," SIZES
 static void what_is_not_supported_is_refused_by_name(void **state)
 {
     static const struct {
@@ -313,6 +314,12 @@ static void what_is_not_supported_is_refused_by_name(void **state)
         {"\"hidden_act\":\"relu\"", RWKV, "`hidden_act`: relu is not supported"},
         {"\"norm_first\":false", RWKV, "`norm_first`: false is not supported"},
         {"\"hidden_ratio\":0", RWKV, "`hidden_ratio` must be above 0"},
+        {"\"vocabulary_map\":{\"IMGIMGAZ\":4,\"IMGIMGBZ\":6}", CHAMELEON,
+         "`vocabulary_map`: the ids of images are not consecutive"},
+        {"\"vocabulary_map\":{\"a\":-1,\"IMGIMGBZ\":320}", CHAMELEON,
+         "`vocabulary_map`: `IMGIMGBZ` is no id"},
+        {"\"vocabulary_map\":{\"IMGIMGBZ\":\"4\"}", CHAMELEON,
+         "`vocabulary_map`: `IMGIMGBZ` is no id"},
         {"\"n_head\":6",
          "\"model_type\":\"codegen\",\"n_embd\":48,\"n_layer\":2,\"vocab_size\":320",
          "`n_head` must be a multiple of 4"},
