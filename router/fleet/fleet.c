@@ -102,8 +102,8 @@ static int start_several(struct fleet *f, struct err *e)
     if (rc == 0)
         f->watching = pthread_create(&f->watch, NULL, fleet_watch, f) == 0;
     if (f->watching && f->c.discovery)
-        f->looking = pthread_create(&f->look, NULL, fleet_look, f) == 0;
-    if (rc == 0 && (!f->watching || f->looking != (f->c.discovery != NULL)))
+        rc = lookup_start(f, e);
+    if (rc == 0 && !f->watching)
         rc = err_set(e, ERR_SYSTEM, "cannot start the thread of the replicas");
     return rc == 0 ? await_first(f, e) : -1;
 }
@@ -146,8 +146,7 @@ void fleet_stop(struct fleet *f)
     fleet_settle_texts(texts);
     if (f->watching)
         pthread_join(f->watch, NULL);
-    if (f->looking)
-        pthread_join(f->look, NULL);
+    lookup_stop(f);
     while (f->n > 0)
         replica_join(f->v[--f->n]);
     infer_stop(f->only);

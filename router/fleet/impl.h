@@ -8,7 +8,7 @@
  *   texts.c    the same for texts of a model that embeds
  *   replica.c  the life cycle of one replica, on its own thread
  *   watch.c    unresponsive replicas, loss of the last one: the fleet's thread
- *   lookup.c   discovery: a thread of its own
+ *   lookup.c   discovery: a thread of its own, for which nothing waits
  *   report.c   status for operators and gauges */
 #ifndef ROUTER_FLEET_IMPL_H
 #define ROUTER_FLEET_IMPL_H
@@ -87,8 +87,9 @@ struct fleet {
     void *on_lost_arg;
     bool lost;
     struct metric_shares gauges;
-    pthread_t watch, look;
-    bool watching, looking; /* the threads run */
+    pthread_t watch;
+    bool watching;         /* the thread runs */
+    struct lookup *lookup; /* NULL: nothing is discovered */
 };
 
 /* ---- called with the lock ---- */
@@ -121,7 +122,10 @@ void replica_hand_over(void *arg, struct gen_request *r, const struct gen_resume
 void replica_hand_over_texts(void *arg, struct embed_job *j);
 void replica_join(struct replica *p); /* waits for the end of its thread and frees it */
 void *fleet_watch(void *arg);         /* thread function */
-void *fleet_look(void *arg);          /* the same; only with c.discovery */
+/* Starts the look-ups of c.discovery. */
+int lookup_start(struct fleet *f, struct err *e);
+/* Afterwards they use nothing of `f`; one that runs ends by itself. */
+void lookup_stop(struct fleet *f);
 /* With the lock, which is released meanwhile: waits for `ms`, or until the fleet stops. */
 void fleet_rest(struct fleet *f, int64_t ms);
 #endif

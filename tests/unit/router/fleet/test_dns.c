@@ -2,8 +2,9 @@
 #include "tests/unit/router/fleet/fleet_rig.h"
 #include <netdb.h>
 
+enum { SILENT_MS = 20000 }; /* a resolver gives up, too */
 static const struct fake_shard steady = {.step_ms = 2};
-static atomic_bool silent, asked;
+static atomic_bool silent, asked, ended;
 
 int __wrap_getaddrinfo(const char *name, const char *service, const struct addrinfo *hints,
                        struct addrinfo **out);
@@ -14,10 +15,11 @@ int __wrap_getaddrinfo(const char *name, const char *service, const struct addri
 {
     if (strcmp(name, "replicas.test") != 0)
         return __real_getaddrinfo(name, service, hints, out);
-    while (atomic_load(&silent)) {
+    for (int ms = 0; ms < SILENT_MS && atomic_load(&silent); ms += 10) {
         atomic_store(&asked, true);
         usleep(10000);
     }
+    atomic_store(&ended, true);
     return EAI_AGAIN;
 }
 
@@ -25,6 +27,12 @@ static bool dns_was_asked(const void *arg)
 {
     (void)arg;
     return atomic_load(&asked);
+}
+
+static bool look_up_ended(const void *arg)
+{
+    (void)arg;
+    return atomic_load(&ended);
 }
 
 /* Requests end in time, and the router with them: what is lost does not wait for DNS. */
@@ -49,10 +57,28 @@ static void a_name_server_that_is_silent_delays_nothing(void **state)
     fleet_rig_free(g);
 }
 
+/* A look-up cannot be ended: the router does not wait for it. */
+static void nor_the_end(void **state)
+{
+    const struct infer_config c = patient;
+    (void)state;
+    struct fleet_rig *g = fleet_rig_new(&steady, &c, 2, "dns:replicas.test:80");
+    assert_true(wait_for(all_ready, g));
+    atomic_store(&asked, false);
+    atomic_store(&silent, true);
+    assert_true(wait_for(dns_was_asked, g));
+    atomic_store(&ended, false);
+    fleet_rig_free(g);
+    assert_false(atomic_load(&ended));
+    atomic_store(&silent, false);
+    assert_true(wait_for(look_up_ended, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_server_that_is_silent_delays_nothing),
+        cmocka_unit_test(nor_the_end),
     };
     return cmocka_run_group_tests(tests, fleet_rig_set_up, temp_end);
 }
