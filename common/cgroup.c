@@ -92,33 +92,67 @@ double cgroup_cores(const struct cgroup_place *at)
     return cores;
 }
 
-struct refusals {
+/* The number after `key` in a file of "key number" lines; false: there is none. */
+static bool keyed(const char *folder, const char *name, const char *key, uint64_t *out)
+{
+    char path[4700], line[256];
+    const size_t n = strlen(key);
+    unsigned long long v = 0;
+    bool found = false;
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    FILE *f = fopen(path, "re");
+    while (f && !found && fgets(line, sizeof(line), f))
+        found = !strncmp(line, key, n) && line[n] == ' ' && sscanf(line + n, "%llu", &v) == 1;
+    if (f)
+        fclose(f);
+    *out = v;
+    return found;
+}
+
+struct tally {
     uint64_t n;
+    bool known;
     double limit;
 };
 
 static void add_refusals(void *arg, const char *folder, bool v2)
 {
-    struct refusals *r = arg;
-    char path[4700];
-    unsigned long long n = 0;
+    struct tally *t = arg;
+    uint64_t n;
     double limit = INFINITY, none;
     (void)v2;
-    snprintf(path, sizeof(path), "%s/pids.events", folder);
-    FILE *f = fopen(path, "re");
-    if (f && fscanf(f, "max %llu", &n) == 1 && n > 0) {
-        r->n += n;
-        numbers(folder, "pids.max", &limit, &none);
-        r->limit = fmin(r->limit, limit);
-    }
-    if (f)
-        fclose(f);
+    if (!keyed(folder, "pids.events", "max", &n) || n == 0)
+        return;
+    t->n += n;
+    numbers(folder, "pids.max", &limit, &none);
+    t->limit = fmin(t->limit, limit);
 }
 
 uint64_t cgroup_refused(const struct cgroup_place *at, double *limit)
 {
-    struct refusals r = {0, INFINITY};
-    cgroup_each(at, "pids", add_refusals, &r);
-    *limit = r.limit;
-    return r.n;
+    struct tally t = {0, false, INFINITY};
+    cgroup_each(at, "pids", add_refusals, &t);
+    *limit = t.limit;
+    return t.n;
+}
+
+/* The innermost group counts what is killed in it, whichever limit was reached. Version 1 has a
+ * limit of nearly 2^63 bytes in place of none. */
+static void add_kills(void *arg, const char *folder, bool v2)
+{
+    struct tally *t = arg;
+    double limit = INFINITY, none;
+    if (!t->known)
+        t->known = keyed(folder, v2 ? "memory.events" : "memory.oom_control", "oom_kill", &t->n);
+    if (numbers(folder, v2 ? "memory.max" : "memory.limit_in_bytes", &limit, &none) > 0 &&
+        limit < 0x1p60)
+        t->limit = fmin(t->limit, limit);
+}
+
+uint64_t cgroup_killed(const struct cgroup_place *at, double *limit)
+{
+    struct tally t = {0, false, INFINITY};
+    cgroup_each(at, "memory", add_kills, &t);
+    *limit = t.limit;
+    return t.n;
 }

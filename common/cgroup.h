@@ -24,4 +24,9 @@ double cgroup_cores(const struct cgroup_place *at);
  * limit of the groups that did, INFINITY if none did. A group above this process may have refused
  * those of others. */
 uint64_t cgroup_refused(const struct cgroup_place *at, double *limit);
+
+/* How many processes of the innermost group the kernel has killed so far because memory ran out
+ * (oom_kill of memory.events, in version 1 of memory.oom_control); 0 also if that cannot be read.
+ * *limit: the smallest limit in bytes of all groups, INFINITY without one. */
+uint64_t cgroup_killed(const struct cgroup_place *at, double *limit);
 #endif

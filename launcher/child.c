@@ -111,8 +111,10 @@ void child_stopped(struct child *c, bool stopped)
 
 void child_signal(struct child *c, int sig)
 {
-    if (c->alive)
-        kill(-c->pid, sig);
+    if (!c->alive)
+        return;
+    c->killed |= sig == SIGKILL;
+    kill(-c->pid, sig);
 }
 
 bool child_probe_again(const struct child *c, uint32_t *n)
@@ -153,8 +155,11 @@ void child_cause(const struct child *c, char *out, size_t max)
         snprintf(out, max, "was frozen (no heartbeat) and was killed%s%s", colon, words);
     } else if (WIFSIGNALED(c->status)) {
         int sig = WTERMSIG(c->status);
-        snprintf(out, max, "was killed by signal %d (%s%s)%s%s", sig, strsignal(sig),
-                 sig == SIGKILL ? "; the kernel does this when memory runs out" : "", colon, words);
+        const char *why = c->no_memory     ? "; by the kernel, because memory ran out"
+                          : sig == SIGKILL ? "; the kernel does this when memory runs out"
+                                           : "";
+        snprintf(out, max, "was killed by signal %d (%s%s)%s%s", sig, strsignal(sig), why, colon,
+                 words);
     } else {
         snprintf(out, max, "exited with code %d%s%s", WEXITSTATUS(c->status), colon, words);
     }

@@ -13,6 +13,8 @@ struct child {
     pid_t pid;        /* 0: never started */
     bool alive;
     int status;         /* waitpid()'s status, once not alive */
+    bool killed;        /* by child_signal() */
+    bool no_memory;     /* killed by the kernel for lack of memory (refused.h) */
     int fds[2];         /* stdout, stderr; -1: closed */
     int64_t started;    /* ms, monotonic */
     struct relog *logs; /* [2] */

@@ -56,6 +56,8 @@ static void reap(struct supervisor *s)
             continue;
         }
         child_ended(&s->children[i], status);
+        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !s->children[i].killed)
+            s->children[i].no_memory = refused_memory(&s->refused, &cgroup_self, clock_ms());
         s->ended[n] = i;
         if (WIFSIGNALED(status)) {
             s->ended[n] = s->ended[first];
@@ -119,7 +121,7 @@ static void watch_children(struct supervisor *s, int64_t now)
     if (turn_ms < look_ms(s))
         return;
     s->watched = now;
-    refused_look(&s->refused, &cgroup_self);
+    refused_look(&s->refused, &cgroup_self, now);
     for (uint32_t i = 0; i < s->n_children; i++)
         child_watch(&s->children[i], turn_ms, 1000 * s->plan->cfg->heartbeat_timeout);
 }

@@ -100,12 +100,38 @@ static void refusals_of_all_groups_count(void **state)
     assert_true(isinf(limit));
 }
 
+static void kills_of_the_innermost_group_count(void **state)
+{
+    double limit;
+    const struct cgroup_place at = {list, root};
+    (void)state;
+    put("list", "0::/m/n\n");
+    assert_int_equal(cgroup_killed(&at, &limit), 0);
+    assert_true(isinf(limit));
+    put("m/memory.events", "low 0\nhigh 0\nmax 9\noom 8\noom_kill 7\noom_group_kill 6\n");
+    put("m/memory.max", "4096\n");
+    assert_int_equal(cgroup_killed(&at, &limit), 7); /* n has no counter */
+    put("m/n/memory.events", "low 0\nhigh 0\nmax 0\noom 0\noom_kill 2\noom_group_kill 1\n");
+    put("m/n/memory.max", "max\n");
+    assert_int_equal(cgroup_killed(&at, &limit), 2); /* those of m include them */
+    assert_true(limit == 4096);
+    put("list", "4:memory:/c/d\n0::/\n");
+    put("memory/c/d/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n");
+    put("memory/c/d/memory.limit_in_bytes", "9223372036854771712\n");
+    assert_int_equal(cgroup_killed(&at, &limit), 5);
+    assert_true(isinf(limit));
+    put("memory/c/memory.limit_in_bytes", "8192\n");
+    assert_int_equal(cgroup_killed(&at, &limit), 5);
+    assert_true(limit == 8192);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_groups_up_to_the_root),
         cmocka_unit_test(the_smallest_quota_counts),
         cmocka_unit_test(refusals_of_all_groups_count),
+        cmocka_unit_test(kills_of_the_innermost_group_count),
     };
     if (!mkdtemp(root))
         return 1;

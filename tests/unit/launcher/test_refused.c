@@ -26,15 +26,43 @@ static void each_refusal_is_said_once(void **state)
     const struct cgroup_place at = {list, folder};
     put(folder, "list", "0::/\n");
     refused_init(&r, &at);
-    assert_false(refused_look(&r, &at));
+    assert_false(refused_look(&r, &at, 0));
     put(folder, "pids.max", "40\n");
     put(folder, "pids.events", "max 2\n");
-    assert_true(refused_look(&r, &at));
-    assert_false(refused_look(&r, &at));
+    assert_true(refused_look(&r, &at, 0));
+    assert_false(refused_look(&r, &at, 0));
     refused_init(&r, &at);
-    assert_false(refused_look(&r, &at));
+    assert_false(refused_look(&r, &at, 0));
     put(folder, "pids.events", "max 3\n");
-    assert_true(refused_look(&r, &at));
+    assert_true(refused_look(&r, &at, 0));
+    assert_int_equal(temp_folder_remove(folder), 0);
+}
+
+/* A kill that was counted belongs to the next process that SIGKILL ended, unless that takes long.
+ */
+static void kills_for_lack_of_memory_are_claimed_once(void **state)
+{
+    char folder[] = "/tmp/refused-XXXXXX", list[128];
+    struct refused r;
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(list, sizeof(list), "%s/list", folder);
+    const struct cgroup_place at = {list, folder};
+    put(folder, "list", "0::/\n");
+    put(folder, "memory.events", "oom 3\noom_kill 2\n");
+    refused_init(&r, &at);
+    assert_false(refused_memory(&r, &at, 0)); /* of before */
+    put(folder, "memory.events", "oom 4\noom_kill 4\n");
+    assert_true(refused_look(&r, &at, 1000)); /* said before the processes have ended */
+    assert_false(refused_look(&r, &at, 1000));
+    assert_true(refused_memory(&r, &at, 1500));
+    assert_true(refused_memory(&r, &at, 1500));
+    assert_false(refused_memory(&r, &at, 1500));
+    put(folder, "memory.events", "oom_kill 5\n"); /* not one of ours: a child of the router */
+    assert_true(refused_look(&r, &at, 2000));
+    assert_false(refused_memory(&r, &at, 2000 + REFUSED_CLAIM_MS));
+    put(folder, "memory.events", "oom_kill 6\n");
+    assert_true(refused_memory(&r, &at, 90000)); /* seen here first */
     assert_int_equal(temp_folder_remove(folder), 0);
 }
 
@@ -60,6 +88,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thread_that_cannot_start_is_noticed),
         cmocka_unit_test(each_refusal_is_said_once),
+        cmocka_unit_test(kills_for_lack_of_memory_are_claimed_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
