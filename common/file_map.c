@@ -1,4 +1,5 @@
 #include "common/file_map.h"
+#include "common/lfs.h"
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -21,6 +22,10 @@ const void *file_map(const char *path, size_t *size, struct err *e)
     if (map == MAP_FAILED)
         return NULL;
     *size = (size_t)st.st_size;
+    if (lfs_check(path, map, *size, e)) {
+        file_unmap(map, *size);
+        return NULL;
+    }
     return map;
 }
 

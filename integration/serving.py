@@ -91,8 +91,11 @@ class Process:
         self.argv = [str(a) for a in argv]
         given = {**os.environ, **({"LD_PRELOAD": PRELOAD} if PRELOAD else {}), **(env or {})}
         with open(self.log_path, "wb") as log:
-            self.p = subprocess.Popen(self.argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=given)
+            self.p = self.begin(log, given)
         _processes.append(self)
+
+    def begin(self, log, env):
+        return subprocess.Popen(self.argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env)
 
     @property
     def log(self):

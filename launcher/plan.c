@@ -148,6 +148,7 @@ static int add_source(struct plan *p, const char *item, struct err *e)
     size_t n = strcspn(id, "@");
     struct source *s = &p->sources[p->n_sources++];
     s->id = arena_strdup(p->arena, id, n);
+    s->flag = "--lora-adapters";
     s->revision = id[n] ? arena_strdup(p->arena, id + n + 1, strlen(id + n + 1)) : NULL;
     return s->id && (s->revision || !id[n]) ? 0 : err_nomem(e);
 }
@@ -157,9 +158,10 @@ static int add_sources(struct plan *p, struct err *e)
     const struct flag_list *adapters = &p->cfg->lora_adapters;
     if (!(p->sources = ARENA_NEW(p->arena, struct source, adapters->n + (size_t)2)))
         return err_nomem(e);
-    p->sources[p->n_sources++] = (struct source){p->cfg->model_id, p->cfg->revision};
+    p->sources[p->n_sources++] = (struct source){p->cfg->model_id, p->cfg->revision, NULL};
     if (p->cfg->draft_model_id)
-        p->sources[p->n_sources++] = (struct source){p->cfg->draft_model_id, NULL};
+        p->sources[p->n_sources++] =
+            (struct source){p->cfg->draft_model_id, NULL, "--draft-model-id"};
     for (uint32_t i = 0; i < adapters->n; i++)
         if (add_source(p, adapters->v[i], e))
             return -1;

@@ -25,6 +25,7 @@ struct command {
 
 struct source { /* needed on this machine: a folder, or a repository of the hub */
     const char *id, *revision;
+    const char *flag; /* which names it; NULL: the model itself */
 };
 
 struct plan {

@@ -109,13 +109,16 @@ static void download_enter(struct supervisor *s)
 static void download_lost(struct supervisor *s, enum child_role role, uint32_t rank,
                           struct child *c)
 {
+    const char *flag = s->plan->sources[s->n_checked].flag;
+    char what[64];
     (void)role, (void)rank;
     if (WIFEXITED(c->status) && WEXITSTATUS(c->status) == 0) {
         log_msg(LOG_INFO, "Successfully downloaded weights for %s",
                 s->plan->sources[s->n_checked++].id);
         step_go(s, DOWNLOAD);
     } else {
-        step_fail(s, "Download error", "model-server download-weights", c);
+        snprintf(what, sizeof(what), "Download error%s%s", flag ? " of " : "", flag ? flag : "");
+        step_fail(s, what, "model-server download-weights", c);
     }
 }
 

@@ -259,7 +259,7 @@ static int parse(struct gguf *g, const uint8_t *bytes, size_t n, struct err *e)
     char magic[4];
     uint64_t n_tensors, n_values;
     if (!take(&r.c, sizeof(magic), magic) || memcmp(magic, "GGUF", sizeof(magic)) != 0)
-        return err_set(e, ERR_VALIDATION, "%s: no GGUF file", g->path);
+        return err_set(e, ERR_VALIDATION, "%s: not a GGUF file, in spite of its name", g->path);
     if (!take(&r.c, sizeof(g->version), &g->version) || (g->version != 2 && g->version != 3))
         return err_set(e, ERR_VALIDATION, "%s: GGUF version %u%s is not read here; 2 and 3 are",
                        g->path, g->version,

@@ -67,7 +67,11 @@ static char *packed(const char *dir, const char *id, const char *packing, struct
 
 static char *absent(struct err *e, const char *path, const char *asked_by)
 {
-    err_set(e, ERR_VALIDATION, "%s%s: no such folder or GGUF file", asked_by, path);
+    struct stat st;
+    const bool file = stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    err_set(e, ERR_VALIDATION, "%s%s: %s", asked_by, path,
+            file ? "not a GGUF file; of other files give the folder, with its config.json"
+                 : "no such folder or GGUF file");
     e->sys = ENOENT;
     return NULL;
 }

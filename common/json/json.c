@@ -1,5 +1,6 @@
 #include "common/json/exact.h"
 #include "common/json/reader.h"
+#include "common/lfs.h"
 #include "common/utf8.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -226,6 +227,10 @@ char *file_read(const char *path, size_t max, size_t *n, struct err *e)
     }
     p[got] = 0;
     *n = got;
+    if (lfs_check(path, p, got, e)) {
+        free(p);
+        p = NULL;
+    }
 out:
     if (fd >= 0)
         close(fd);

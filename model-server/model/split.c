@@ -3,10 +3,14 @@
 
 static int divides(uint32_t world, uint32_t n, const char *what, struct err *e)
 {
+    uint32_t fewer = world;
     if (n % world == 0)
         return 0;
-    return err_set(e, ERR_VALIDATION, "`num_shard` %u does not divide the %u %s of this model",
-                   world, n, what);
+    while (n % fewer)
+        fewer--;
+    return err_set(e, ERR_VALIDATION,
+                   "`num_shard` %u does not divide the %u %s of this model; %u does", world, n,
+                   what, fewer);
 }
 
 /* Heads that several ranks may share: see split_make(). */

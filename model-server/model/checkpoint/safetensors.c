@@ -68,7 +68,8 @@ static int parse_tensor(struct tensor_file *s, const cJSON *j, const uint8_t *da
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s`: bad data_offsets", s->path, t->name);
     if (t->begin > end || end > n_data)
         return err_set(e, ERR_VALIDATION,
-                       "%s: tensor `%s`: bytes %llu to %llu are outside the %llu bytes of data",
+                       "%s: tensor `%s`: bytes %llu to %llu are outside the %llu bytes of data; "
+                       "the file is not whole",
                        s->path, t->name, (unsigned long long)t->begin, (unsigned long long)end,
                        (unsigned long long)n_data);
     t->bytes = end - t->begin;
@@ -127,8 +128,10 @@ static int parse(struct tensor_file *s, const uint8_t *bytes, size_t n, struct e
     for (int i = 0; i < 8; i++)
         n_header |= (uint64_t)bytes[i] << 8 * i;
     if (n_header > HEADER_MAX || n_header > n - 8)
-        return err_set(e, ERR_VALIDATION, "%s: a header of %llu bytes in a file of %zu", s->path,
-                       (unsigned long long)n_header, n);
+        return err_set(e, ERR_VALIDATION,
+                       "%s: a header of %llu bytes in a file of %zu: not whole, or no safetensors "
+                       "file",
+                       s->path, (unsigned long long)n_header, n);
     s->header = json_parse((const char *)bytes + 8, n_header, e);
     if (!s->header)
         return err_wrap(e, "%s: header", s->path);

@@ -105,7 +105,7 @@ static void refuses_headers(void **state)
     (void)state;
     struct buf b = whole();
     b.p[0] = 'g';
-    expect(&b, b.len, "no GGUF file");
+    expect(&b, b.len, "not a GGUF file");
     b.p[0] = 'G', b.p[4] = 1;
     expect(&b, b.len, "GGUF version 1 is not read");
     b.p[4] = 0, b.p[7] = 3;

@@ -125,8 +125,8 @@ static void test_refuses(void **state)
         int world;
         const char *says;
     } cases[] = {
-        {8, 8, 3, "`num_shard` 3 does not divide the 8 attention heads of this model"},
-        {12, 6, 4, "`num_shard` 4 does not divide the 6 key-value heads of this model"},
+        {8, 8, 3, "`num_shard` 3 does not divide the 8 attention heads of this model; 2 does"},
+        {12, 6, 4, "`num_shard` 4 does not divide the 6 key-value heads of this model; 3 does"},
         {256, 1, 256, "`num_shard` 256 is more than this model can be cut into"},
     };
     (void)state;
