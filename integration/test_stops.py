@@ -11,6 +11,7 @@ import os
 import random
 import select
 import signal
+import socket
 import subprocess
 import termios
 import threading
@@ -148,6 +149,16 @@ def subreaper():
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     yield
     ctypes.CDLL(None).prctl(SUBREAPER, 0, 0, 0, 0)
+
+
+def test_a_stop_while_a_port_is_awaited_leaves_nothing():
+    """Another launch may be about to give it back, which is waited for."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        s = Service(DEMO, port=other.getsockname()[1], ready=False)
+        wait_for(lambda: any(p.suffix == ".lock" for p in s.folder.iterdir()))
+        time.sleep(0.2)
+        assert s.stop(TERM) == 1 and "Address already in use" in s.log
+        assert not left(s, [])
 
 
 @pytest.mark.parametrize("number", range(STOPS))

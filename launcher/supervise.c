@@ -217,6 +217,13 @@ static void signals_of(const struct plan *p, sigset_t *set)
         sigdelset(set, SIGHUP);
 }
 
+void supervise_block(const struct plan *p)
+{
+    sigset_t set;
+    signals_of(p, &set);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
 int supervise(const struct plan *p, int *code, struct err *e)
 {
     const uint32_t n_replicas = p->cfg->replicas;
@@ -238,7 +245,7 @@ int supervise(const struct plan *p, int *code, struct err *e)
     s.ended = calloc(s.n_children, sizeof(*s.ended));
     s.fds = calloc(2 + 2 * s.n_children, sizeof(*s.fds));
     signals_of(p, &set);
-    sigprocmask(SIG_BLOCK, &set, NULL);
+    supervise_block(p);
     signal(SIGPIPE, SIG_IGN); /* an unread log must not stop the service */
     s.sigfd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (!s.children || !s.ended || !s.fds)
