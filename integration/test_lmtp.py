@@ -389,6 +389,8 @@ def test_the_command_line_client(tmp_path):
             assert (r.returncode, r.stdout) == (0, want + "\n" + want + "\n"), r.stderr
         again = [client(address, "Hello temperature=1.2 seed=7 max_tokens=9\n").stdout for _ in range(2)]
         assert again[0] == again[1]
+        r = client(address, "Solve x=.5\nSolve x=+5\nSolve x=0x5\n")  # not JSON's numbers: part of the text
+        assert r.returncode == 0 and not r.stderr, r.stderr
         r = client(address, "Once upon a time\t there was\nOnce upon a time\t xylophone\n", "--score")
         likely, unlikely = map(float, r.stdout.split())
         assert unlikely < likely < 0

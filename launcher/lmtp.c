@@ -52,15 +52,17 @@ struct client {
 
 /* ---------------------------------------------------------------- requests */
 
-/* `name=number` or `name=null` is a field. */
+/* `name=number` or `name=null` is a field, as JSON writes a number: `x=.5` is text. */
 static bool is_field(const char *word)
 {
     const char *equals = strchr(word, '=');
-    char *end = NULL;
+    struct err ignored;
     if (!equals || equals == word || word[strspn(word, "abcdefghijklmnopqrstuvwxyz_")] != '=')
         return false;
-    double v = strtod(equals + 1, &end);
-    return !strcmp(equals + 1, "null") || (end != equals + 1 && !*end && isfinite(v));
+    cJSON *v = json_parse(equals + 1, strlen(equals + 1), &ignored);
+    const bool is = cJSON_IsNull(v) || (cJSON_IsNumber(v) && isfinite(v->valuedouble));
+    cJSON_Delete(v);
+    return is;
 }
 
 /* Moves the fields at the end of `line` to the message. */
