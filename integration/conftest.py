@@ -18,6 +18,13 @@ gc.disable()  # while tests are imported and collected, nothing becomes garbage
 os.environ.setdefault("THREADS", "1")  # of each shard; tests of several threads say how many
 os.environ.setdefault("KV_CACHE_MEMORY", "1e8")  # bytes: 32,500 tokens of the demo model, 4,000 of one with 48 layers
 os.environ.setdefault("DRAFT_KV_CACHE_MEMORY", "1e8")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of numpy in each worker: more of them wait in loops
+
+
+@pytest.fixture
+def small_caches(monkeypatch):
+    """For files that start a service for each case and ask little of it: half of a start's system time are pages of the cache."""
+    monkeypatch.setenv("KV_CACHE_MEMORY", "2e7")
 
 
 def pytest_collection_modifyitems(items):

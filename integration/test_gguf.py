@@ -16,6 +16,7 @@ import numpy as np  # noqa: E402
 from gguf_made import HALVES, name_of, paired, random_model, tensors, write  # noqa: E402
 from test_adapters import make_adapter  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("small_caches")
 CHAT = {"model": "m", "max_tokens": 24, "temperature": 0, "messages": [{"role": "user", "content": "What is the capital of France?"}]}
 GENERATE = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 32, "details": True, "decoder_input_details": True}}
 

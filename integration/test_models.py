@@ -147,7 +147,7 @@ def test_a_group_that_dies_takes_nobody_with_it(folder):
         want = complete(s, "slow").json()["choices"][0]["text"]
         mine = set(s.shards()) - first
         assert complete(s, "org/two").status_code == 200
-        body = {"model": "slow", "prompt": PROMPT, "stream": True, "ignore_eos": True, "max_tokens": 800}
+        body = {"model": "slow", "prompt": PROMPT, "stream": True, "ignore_eos": True, "max_tokens": 300}
         plain = socket.create_connection(("127.0.0.1", s.port), timeout=20 * SLOW)  # which has sent when this returns
         text = json.dumps(body | {"stream": False})
         plain.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode())

@@ -121,6 +121,7 @@ def test_of_two_ranks_one_lacks_memory_once(rank):
     folder = scratch()
     seed = seed_for(3)
     rng, late, failures = random.Random(seed), [], 0
+    rounds = 30 if "SEED" in os.environ else 15  # `make soak` draws others each time
     args = ["--max-shard-restarts", "1000"]
     with Service(DEMO, num_shard=2, args=args, env={**preload(folder, seed), "NOMEM_RANK": str(rank)}) as s, concurrent.futures.ThreadPoolExecutor(6) as pool:
         want = [ask(s, i) for i in range(len(WORK))]
@@ -133,14 +134,14 @@ def test_of_two_ranks_one_lacks_memory_once(rank):
             assert status != 200 or answer in (None, want[i][1]), (WORK[i], answer)
             return time.monotonic() - begun
 
-        for _ in range(30):
+        for _ in range(rounds):
             fail(folder, 60, 1)
             late.append(max(pool.map(timed, [rng.randrange(len(WORK)) for _ in range(6)])))
             failures += (folder / "every").read_bytes()[8] == 0
             fail(folder, 0)
             s.audit()
         assert max(late) < 10, late
-        assert failures > 20
+        assert failures > rounds * 2 / 3
         wait_for(lambda: requests.get(s.url + "/health", timeout=5).status_code == 200)
         assert [ask(s, i) for i in range(len(WORK))] == want
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0)

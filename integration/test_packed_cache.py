@@ -12,6 +12,7 @@ import pytest
 from heads import _save, _tensors, medusa, with_mtp
 from serving import DEMO, Service, data, wait_for
 
+pytestmark = pytest.mark.usefixtures("small_caches")
 TEXT = "Once upon a time there was a little dog"
 WRITTEN, MAPPED = "packed weights written", "packed weights from cache"
 
