@@ -3,6 +3,8 @@
 
 /* TRIES: the thread may lose its core in one of them. SHORTEST: a share of the whole loop. */
 enum { TRIES = 3, PAUSES = 128, SHORTEST = 32, MOST = 1 << 20 };
+/* A loop is so many times as long as the waits that it saw; it follows shorter ones by a share. */
+enum { ROOM = 4, SLOWLY = 8 };
 
 struct spin spin_new(void)
 {
@@ -19,12 +21,22 @@ struct spin spin_new(void)
     return (struct spin){most, most};
 }
 
-void spin_gained(struct spin *s) { s->now = s->most; }
+/* Within [least, most]. */
+static uint32_t bounded(const struct spin *s, uint32_t n)
+{
+    const uint32_t least = s->most / SHORTEST;
+    return n > s->most ? s->most : n < least ? least : n;
+}
+
+void spin_gained(struct spin *s, uint32_t n)
+{
+    const uint32_t want = bounded(s, n < s->most ? ROOM * n : s->most);
+    s->now = want > s->now ? want : s->now - (s->now - want) / SLOWLY;
+}
 
 /* The end of a sleep takes time, too: a wait that a whole loop would have seen lasts up to twice as
  * long. */
 void spin_slept(struct spin *s, int64_t ns)
 {
-    const uint32_t least = s->most / SHORTEST;
-    s->now = ns <= (int64_t)2 * SPIN_NS ? s->most : s->now / 2 > least ? s->now / 2 : least;
+    s->now = bounded(s, ns <= (int64_t)2 * SPIN_NS ? 2 * s->now : s->now / 2);
 }

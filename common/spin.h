@@ -2,8 +2,8 @@
  *
  * A wait of some microseconds costs less in a loop than by a futex. A loop that ends without the
  * event has used a core for nothing, and the awaited thread may need that very core: where threads
- * are more than cores, waits take as long as a time slice. So a loop is the shorter the more often
- * the waits were long, and whole again after the first short one.
+ * are more than cores, waits take as long as a time slice. So a loop is some times as long as those
+ * that saw their event were of late. Long sleeps make it shorter, short ones longer.
  *
  * A pause takes 5 to 150 cycles, depending on the CPU: the length of the loop is measured once. */
 #ifndef COMMON_SPIN_H
@@ -19,8 +19,8 @@ struct spin {
 
 /* Measures a pause; takes less than 100 us. */
 struct spin spin_new(void);
-/* A loop saw the event in time. */
-void spin_gained(struct spin *s);
+/* A loop saw the event after `n` pauses. */
+void spin_gained(struct spin *s, uint32_t n);
 /* A loop did not, and the sleep after it took so long. */
 void spin_slept(struct spin *s, int64_t ns);
 

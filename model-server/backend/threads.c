@@ -88,7 +88,7 @@ static unsigned await_work(struct pool *p, struct spin *spin, unsigned seen)
     for (uint32_t i = 0; i < spin->now; i++) {
         g = atomic_load_explicit(&p->generation, memory_order_acquire);
         if (g != seen) {
-            spin_gained(spin);
+            spin_gained(spin, i);
             return g;
         }
         spin_pause();
@@ -129,7 +129,7 @@ static void pool_finish(struct pool *p)
 {
     for (uint32_t i = 0; i < p->spin.now; i++) {
         if (!atomic_load_explicit(&p->running, memory_order_acquire)) {
-            spin_gained(&p->spin);
+            spin_gained(&p->spin, i);
             return;
         }
         spin_pause();

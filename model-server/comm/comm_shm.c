@@ -99,7 +99,7 @@ static int wait_for(struct shm *s, int rank, struct shm_count *c, unsigned n, in
     unsigned seen;
     for (uint32_t i = 0; i < s->spin.now; i++) {
         if (has_reached(c, n, &seen)) {
-            spin_gained(&s->spin);
+            spin_gained(&s->spin, i);
             return 0;
         }
         spin_pause();

@@ -17,15 +17,36 @@ static void long_waits_make_it_short(void **state)
     assert_in_range(s.now, 1, s.most / 20); /* it still sees what has happened already */
 }
 
-static void a_short_wait_makes_it_whole(void **state)
+static void short_waits_make_it_long_enough_to_see_them(void **state)
 {
     (void)state;
     struct spin s = {.most = 1600, .now = 50};
     spin_slept(&s, SPIN_NS); /* a whole loop would have seen it */
+    assert_int_equal(s.now, 100);
+    for (int i = 0; i < 5; i++)
+        spin_slept(&s, SPIN_NS);
     assert_int_equal(s.now, s.most);
     s.now = 50;
-    spin_gained(&s);
+    spin_gained(&s, 49); /* just in time: the next one may take longer */
+    assert_in_range(s.now, 100, 400);
+    spin_gained(&s, 1599);
     assert_int_equal(s.now, s.most);
+}
+
+/* A loop that sees its events at once wastes little on the one that it does not see: it is the
+ * peer's core where there are more ranks than cores. */
+static void it_is_no_longer_than_the_waits_that_it_sees_need(void **state)
+{
+    (void)state;
+    struct spin s = {.most = 1600, .now = 1600};
+    spin_gained(&s, 30);
+    assert_in_range(s.now, 1300, 1500); /* one of them says little */
+    for (int i = 0; i < 50; i++)
+        spin_gained(&s, 30);
+    assert_in_range(s.now, 60, 200);
+    for (int i = 0; i < 50; i++)
+        spin_gained(&s, 0);
+    assert_in_range(s.now, 1, 80);
 }
 
 /* At most: the thread may lose its core. */
@@ -49,7 +70,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(long_waits_make_it_short),
-        cmocka_unit_test(a_short_wait_makes_it_whole),
+        cmocka_unit_test(short_waits_make_it_long_enough_to_see_them),
+        cmocka_unit_test(it_is_no_longer_than_the_waits_that_it_sees_need),
         cmocka_unit_test(a_loop_takes_its_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
