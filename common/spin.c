@@ -6,7 +6,7 @@ enum { TRIES = 3, PAUSES = 128, SHORTEST = 32, MOST = 1 << 20 };
 /* A loop is so many times as long as the waits that it saw; it follows shorter ones by a share. */
 enum { ROOM = 4, SLOWLY = 8 };
 
-struct spin spin_new(void)
+struct spin spin_new(bool whole)
 {
     int64_t best = INT64_MAX;
     for (int i = 0; i < TRIES; i++) {
@@ -18,7 +18,7 @@ struct spin spin_new(void)
     }
     const int64_t n = (int64_t)SPIN_NS * PAUSES / (best > 0 ? best : 1);
     const uint32_t most = n > MOST ? MOST : n < SHORTEST ? SHORTEST : (uint32_t)n;
-    return (struct spin){most, most};
+    return (struct spin){most, most, whole};
 }
 
 /* Within [least, most]. */
@@ -30,7 +30,7 @@ static uint32_t bounded(const struct spin *s, uint32_t n)
 
 void spin_gained(struct spin *s, uint32_t n)
 {
-    const uint32_t want = bounded(s, n < s->most ? ROOM * n : s->most);
+    const uint32_t want = bounded(s, s->whole || n >= s->most ? s->most : ROOM * n);
     s->now = want > s->now ? want : s->now - (s->now - want) / SLOWLY;
 }
 
@@ -38,5 +38,6 @@ void spin_gained(struct spin *s, uint32_t n)
  * long. */
 void spin_slept(struct spin *s, int64_t ns)
 {
-    s->now = bounded(s, ns <= (int64_t)2 * SPIN_NS ? 2 * s->now : s->now / 2);
+    const bool brief = ns <= (int64_t)2 * SPIN_NS;
+    s->now = brief && s->whole ? s->most : bounded(s, brief ? 2 * s->now : s->now / 2);
 }

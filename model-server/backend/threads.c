@@ -207,7 +207,7 @@ struct pool *pool_new(int threads, struct err *e)
         return err_nomem(e), NULL;
     memset(p, 0, size);
     p->n = 1;
-    p->spin = spin_new();
+    p->spin = spin_new(true);
     p->lanes = aligned_alloc(64, sizeof(*p->lanes) * (size_t)n);
     if (!p->lanes) {
         free(p);

@@ -350,7 +350,7 @@ static struct shm *shm_new(int rank, int world, int timeout_ms, struct err *e)
         return err_nomem(e), NULL;
     s->comm = (struct comm){&shm_ops, rank, world, 1, false, NULL};
     s->timeout_ms = timeout_ms;
-    s->spin = spin_new();
+    s->spin = spin_new(false);
     s->named = -1;
     for (int r = 0; r < world; r++)
         s->numbers[r] = r;

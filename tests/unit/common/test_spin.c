@@ -33,6 +33,19 @@ static void short_waits_make_it_long_enough_to_see_them(void **state)
     assert_int_equal(s.now, s.most);
 }
 
+static void a_short_wait_makes_a_threads_whole(void **state)
+{
+    (void)state;
+    struct spin s = {.most = 1600, .now = 50, .whole = true};
+    spin_slept(&s, SPIN_NS);
+    assert_int_equal(s.now, s.most);
+    s.now = 50;
+    spin_gained(&s, 1);
+    assert_int_equal(s.now, s.most);
+    spin_slept(&s, 4000000);
+    assert_int_equal(s.now, s.most / 2);
+}
+
 /* A loop that sees its events at once wastes little on the one that it does not see: it is the
  * peer's core where there are more ranks than cores. */
 static void it_is_no_longer_than_the_waits_that_it_sees_need(void **state)
@@ -53,7 +66,7 @@ static void it_is_no_longer_than_the_waits_that_it_sees_need(void **state)
 static void a_loop_takes_its_time(void **state)
 {
     (void)state;
-    const struct spin s = spin_new();
+    const struct spin s = spin_new(false);
     int64_t best = INT64_MAX;
     assert_int_equal(s.now, s.most);
     for (int k = 0; k < 20; k++) {
@@ -71,6 +84,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(long_waits_make_it_short),
         cmocka_unit_test(short_waits_make_it_long_enough_to_see_them),
+        cmocka_unit_test(a_short_wait_makes_a_threads_whole),
         cmocka_unit_test(it_is_no_longer_than_the_waits_that_it_sees_need),
         cmocka_unit_test(a_loop_takes_its_time),
     };
