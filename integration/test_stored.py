@@ -1,8 +1,10 @@
 """Quantised checkpoints of other tools, compared with the same numbers in fp32."""
 
+import functools
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -12,6 +14,7 @@ from serving import BIN, DEMO, Service
 pytest.importorskip("gguf", reason="its reader of tensors is shared: pip install gguf")
 from stored_made import KINDS, mlx_folder, write  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("small_caches")
 ASK = {"inputs": "The capital of France is", "parameters": {"max_new_tokens": 16, "details": True, "decoder_input_details": True, "ignore_eos": True}}
 # what the packed matrices become with 8-bit activations; in exact arithmetic where that differs
 KEPT = {"nf4": "nf4", "nf4-nested": "nf4", "fp4": "fp4", "llm-int8": "bitsandbytes", "nvfp4": "nvfp4", "nvfp4-packed": "nvfp4"}
@@ -28,13 +31,19 @@ def answers(path, num_shard, *args):
         return [t["logprob"] for t in d["prefill"][1:] + d["tokens"]], [t["id"] for t in d["tokens"]], info.get("matrices")
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The two folders of a kind, made once."""
+    return functools.cache(lambda kind: write(DEMO, tmp_path_factory.mktemp(kind), kind))
+
+
 def apart(a, b):
     return max(abs(x - y) for x, y in zip(a, b))
 
 
 @pytest.mark.parametrize("kind,num_shard", [(k, n) for k in KINDS for n in (1, 2) if n == 2 or k not in MIXED])
-def test_the_numbers_are_those_of_the_file(tmp_path, kind, num_shard):
-    stored, plain = write(DEMO, tmp_path, kind)
+def test_the_numbers_are_those_of_the_file(written, kind, num_shard):
+    stored, plain = written(kind)
     want, ids, none = answers(plain, num_shard, "--dtype", "float32", "--activations", "exact")
     got, same, matrices = answers(stored, num_shard, "--dtype", "float32", "--activations", "exact")
     assert none is None and matrices.startswith("widened to float32 ") and "," not in matrices
@@ -73,7 +82,7 @@ def refused(path, config):
 
 @pytest.mark.parametrize("method", ["exl2", "exl3", "aqlm", "eetq", "quanto", "higgs", "vptq", "spqr", "fp_quant"])
 def test_what_is_not_read_is_refused_by_its_name(tmp_path, method):
-    stored, _ = write(DEMO, tmp_path, "llm-int8")
+    stored = shutil.copytree(DEMO, tmp_path / "stored", ignore=shutil.ignore_patterns("train"))
     assert f"weights quantised by `{method}` are not supported (known: gptq, awq" in refused(stored, {"quant_method": method})
 
 
