@@ -1,11 +1,13 @@
 """LoRA adapters that are loaded and unloaded while the server runs: on all ranks or none, through losses of shards, beside requests."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import shutil
 import signal
 import threading
+import time
 
 import grpc
 import openai
@@ -15,6 +17,7 @@ from deep import deep
 from serving import DEMO, SLOW, Service, free_port, wait_for
 from shard import stubs
 from test_adapters import PROMPTS, ask, make_adapter
+from test_replicas import ready, replicas, series
 
 
 @pytest.fixture(scope="module")
@@ -46,15 +49,19 @@ def refused(r, status, words):
     assert words in error["message"] and error["type"] == "invalid_request_error", error
 
 
-def on_rank(s, rank, rpc, **fields):
+def on_socket(socket, rpc, /, **fields):
     """Behind the router's back."""
     pb = stubs()
-    with grpc.insecure_channel(f"unix:{s.folder}/shard-{rank}") as channel:
+    with grpc.insecure_channel(f"unix:{socket}") as channel:
         return channel.unary_unary(
             f"/generate.v3.TextGenerationService/{rpc}",
             request_serializer=lambda m: m.SerializeToString(),
             response_deserializer=getattr(pb, rpc + "Response").FromString,
         )(getattr(pb, rpc + "Request")(**fields), timeout=60 * SLOW)
+
+
+def on_rank(s, rank, rpc, **fields):
+    return on_socket(f"{s.folder}/shard-{rank}", rpc, **fields)
 
 
 def listed(s, rank):
@@ -281,6 +288,141 @@ def test_many_at_once_beside_requests(made, want):
             f.result()
         assert names(s) == [] and listed(s, 0) == [] and listed(s, 1) == []
         s.audit()
+
+
+@contextlib.contextmanager
+def two_replicas(model, *args):
+    """With at most two adapters at run time."""
+    with Service(model, args=["--replicas", 2, "--threads", 1, "--max-runtime-adapters", 2, "--replica-policy", "round-robin", *args]) as s:
+        wait_for(lambda: ready(s) == 2, 60)
+        yield s
+
+
+def sockets(s):
+    """Of the groups of shards."""
+    return sorted(r["name"].removeprefix("unix:") for r in replicas(s))
+
+
+def everywhere(s):
+    """What each group lists behind the router's back."""
+    return [[a.name for a in on_socket(path, "Info").adapters] for path in sockets(s)]
+
+
+def asked_of_both(s, want, prompt, name):
+    """Enough at once that both groups get some."""
+    before = series(s, "replica_requests_total")
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        assert list(pool.map(lambda _: ask(s, prompt, name), range(12))) == [want] * 12
+    now = series(s, "replica_requests_total")
+    assert all(now[r] > before[r] for r in now), (before, now)
+
+
+def test_replicas_have_the_same_adapters(made, want):
+    """Loaded and unloaded on all of them, or on none."""
+    prompt = PROMPTS[0]
+    with two_replicas(DEMO, "--lora-adapters", f"red={made['red']}") as s:
+        assert names(s) == ["red"]
+        done(load(s, "blue", made["blue"]), "'blue' added")
+        assert names(s) == ["red", "blue"] and everywhere(s) == [["red", "blue"]] * 2
+        for name in (None, "red", "blue"):
+            asked_of_both(s, want[prompt, name], prompt, name)
+        refused(load(s, "blue", made["green"]), 400, "The lora adapter 'blue' has already been loaded.")
+        refused(load(s, "x", made["green"] / "none"), 404, "no such folder")
+        refused(unload(s, "x"), 404, "The lora adapter 'x' cannot be found.")
+        # one group has no place for it: the other one gives it back
+        on_socket(sockets(s)[1], "LoadAdapter", name="secret", path=str(made["red"]))
+        refused(load(s, "green", made["green"]), 400, "no place")
+        assert names(s) == ["red", "blue"] and everywhere(s) == [["red", "blue"], ["red", "blue", "secret"]]
+        on_socket(sockets(s)[1], "UnloadAdapter", name="secret")
+        done(unload(s, "red"), "'red' removed")
+        assert names(s) == ["blue"] and everywhere(s) == [["blue"]] * 2
+        refused(s.post("/v1/completions", {"model": "red", "prompt": "x"}), 404, "red")
+        done(load(s, "red", made["green"]), "'red' added")
+        asked_of_both(s, want[prompt, "green"], prompt, "red")
+
+
+def test_a_replica_that_comes_back_has_what_changed_meanwhile(made, want):
+    prompt = PROMPTS[1]
+    with two_replicas(DEMO) as s:
+        done(load(s, "blue", made["blue"]), "'blue' added")
+        done(load(s, "red", made["red"]), "'red' added")
+        gone = s.shards()[0]
+        os.kill(gone, signal.SIGSTOP)  # its loss is noticed by the launcher, or by the router
+        wait_for(lambda: ready(s) == 1, 60)
+        done(unload(s, "red"), "'red' removed")
+        done(load(s, "green", made["green"]), "'green' added")
+        wait_for(lambda: ready(s) == 2, 60)
+        assert gone not in s.shards()
+        assert names(s) == ["blue", "green"] and everywhere(s) == [["blue", "green"]] * 2
+        for name in ("blue", "green"):
+            asked_of_both(s, want[prompt, name], prompt, name)
+
+
+def test_replicas_that_are_lost_beside_changes(made, want):
+    """Changes, requests, and a group that is killed again and again: each is answered as its adapter does, or refused."""
+    prompt = PROMPTS[0]
+    with two_replicas(DEMO) as s, concurrent.futures.ThreadPoolExecutor(12) as pool:
+        stop = threading.Event()
+
+        def use(k):
+            n = 0
+            while not stop.is_set():
+                r = s.post("/v1/completions", {"model": f"a{k}", "prompt": prompt, "max_tokens": 24, "temperature": 0, "ignore_eos": True, "return_token_ids": True})
+                assert r.status_code in (200, 404), r.text
+                if r.status_code == 200:
+                    assert r.json()["choices"][0]["token_ids"] == want[prompt, "blue"]
+                    n += 1
+            return n
+
+        def churn(k):
+            for _ in range(8):
+                r = load(s, f"a{k}", made["blue"])
+                assert r.status_code == 200, r.text
+                r = unload(s, f"a{k}")
+                assert r.status_code == 200, r.text
+
+        users = [pool.submit(use, i % 2) for i in range(6)]
+        work = [pool.submit(churn, k) for k in range(2)]
+        try:
+            for _ in range(3):
+                wait_for(lambda: ready(s) == 2, 60)
+                os.kill(s.shards()[0], signal.SIGKILL)
+                time.sleep(0.5)
+            for w in work:
+                w.result()
+        finally:
+            stop.set()
+        assert sum(u.result() for u in users) > 0
+        wait_for(lambda: ready(s) == 2, 60)
+        assert names(s) == []
+        done(load(s, "blue", made["blue"]), "'blue' added")
+        assert everywhere(s) == [["blue"]] * 2
+
+
+def test_unloading_waits_for_users_at_all_replicas(made, tmp_path):
+    """Also for requests that wait above the replicas, and for those of a replica that is lost meanwhile."""
+    model = deep(tmp_path / "deep", 60)
+    long = {"model": "blue", "prompt": PROMPTS[0], "max_tokens": 100, "stream": True, "ignore_eos": True, "temperature": 0}
+    with two_replicas(model, "--max-batch-size", 1) as s, concurrent.futures.ThreadPoolExecutor(8) as pool:
+        done(load(s, "blue", made["blue"]), "'blue' added")
+
+        def stream():
+            return "".join(e["choices"][0]["text"] for e in s.events("/v1/completions", long) if e != "[DONE]")
+
+        alone = stream()
+        asked = [pool.submit(stream) for _ in range(5)]
+        wait_for(lambda: all(r["running"] for r in replicas(s)))
+        gone = pool.submit(unload, s, "blue")
+        wait_for(lambda: names(s) == [])
+        refused(s.post("/v1/completions", {**long, "stream": False}), 404, "blue")
+        refused(load(s, "blue", made["green"]), 400, "is being unloaded")
+        done(load(s, "green", made["green"]), "'green' added")  # others do not wait
+        assert not gone.done()
+        os.kill(s.shards()[0], signal.SIGKILL)
+        assert [f.result() for f in asked] == [alone] * 5
+        done(gone.result(), "'blue' removed")
+        wait_for(lambda: ready(s) == 2, 60)
+        assert names(s) == ["green"] and everywhere(s) == [["green"]] * 2
 
 
 def test_who_may(made):

@@ -271,8 +271,6 @@ static int check_replicas(const struct config *c, int devices, struct err *e)
                           "together: name the other groups by `replica_address`");
     if (c->draft_model_id || c->draft_shard_uds_path)
         return invalid(e, "several replicas take no draft model");
-    if (c->max_runtime_adapters)
-        return invalid(e, "several replicas and `max_runtime_adapters` do not go together yet");
     return 0;
 }
 

@@ -105,7 +105,12 @@ static int start_several(struct fleet *f, struct err *e)
         rc = lookup_start(f, e);
     if (rc == 0 && !f->watching)
         rc = err_set(e, ERR_SYSTEM, "cannot start the thread of the replicas");
-    return rc == 0 ? await_first(f, e) : -1;
+    if (rc == 0)
+        rc = await_first(f, e);
+    if (rc == 0 && f->uses.list && pthread_create(&f->adapt, NULL, fleet_adapt, f) != 0)
+        rc = err_set(e, ERR_SYSTEM, "cannot start the thread of the adapters");
+    f->adapts = rc == 0 && f->uses.list;
+    return rc;
 }
 
 struct fleet *fleet_start(const struct fleet_config *c, struct err *e)
@@ -114,6 +119,7 @@ struct fleet *fleet_start(const struct fleet_config *c, struct err *e)
     if (!f)
         return err_nomem(e), NULL;
     pthread_mutex_init(&f->lock, NULL);
+    pthread_mutex_init(&f->adapting, NULL);
     cond_init(&f->changed);
     adapter_shelf_init(&f->adapters);
     f->c = *c;
@@ -147,6 +153,8 @@ void fleet_stop(struct fleet *f)
     if (f->watching)
         pthread_join(f->watch, NULL);
     lookup_stop(f);
+    if (f->adapts)
+        pthread_join(f->adapt, NULL);
     while (f->n > 0)
         replica_join(f->v[--f->n]);
     infer_stop(f->only);
@@ -160,6 +168,8 @@ void fleet_stop(struct fleet *f)
     free((void *)(uintptr_t)f->c.targets);
     fair_free(&f->fair);
     adapter_shelf_fini(&f->adapters);
+    adapters_free(&f->uses);
+    pthread_mutex_destroy(&f->adapting);
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->lock);
     free(f);
@@ -175,17 +185,6 @@ const struct infer_limits *fleet_limits(const struct fleet *f)
 struct adapter_shelf *fleet_adapters(struct fleet *f)
 {
     return f->only ? infer_adapters(f->only) : &f->adapters;
-}
-
-void fleet_change(struct fleet *f, struct adapter_change *c)
-{
-    if (f->only) {
-        infer_change(f->only, c);
-        return;
-    }
-    err_set(&c->err, ERR_NOT_FOUND,
-            "adapters are not loaded and unloaded where there are several replicas");
-    c->done(c);
 }
 
 bool fleet_healthy(struct fleet *f)

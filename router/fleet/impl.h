@@ -7,6 +7,7 @@
  *   queue.c    waiting requests, their dispatch, requests that are handed over
  *   texts.c    the same for texts of a model that embeds
  *   replica.c  the life cycle of one replica, on its own thread
+ *   adapt.c    adapters that are loaded and unloaded at run time: a thread of its own
  *   watch.c    unresponsive replicas, loss of the last one: the fleet's thread
  *   lookup.c   discovery: a thread of its own, for which nothing waits
  *   report.c   status for operators and gauges */
@@ -14,6 +15,7 @@
 #define ROUTER_FLEET_IMPL_H
 #include "router/fleet/fleet.h"
 #include "router/fleet/prefixes.h"
+#include "router/scheduler/adapters.h"
 #include "router/scheduler/fair.h"
 #include <pthread.h>
 
@@ -31,6 +33,7 @@ struct replica {
     bool refused;        /* its shards answered but cannot serve this model */
     bool gone;           /* its thread has ended */
     bool silent;         /* infer_abandon() was called because its shards do not respond */
+    bool stale;          /* its adapters may not be the fleet's: it gets no requests */
     struct infer *infer; /* NULL: none yet. Used under the lock, or while counted in `users` */
     uint32_t users;
     struct err why; /* the last failed start; kind ERR_NONE: none */
@@ -54,6 +57,7 @@ struct fleet_entry {
     bool begun;    /* `at` has sent an event since the dispatch */
     bool returned; /* was handed over: dispatched before all others */
     bool cancelled;
+    uint32_t adapter;  /* its number in f->uses; 0: none, or no other can be loaded */
     uint32_t todo;     /* tokens it counts in at->waiting */
     uint32_t n_tokens; /* prompt and answer so far */
     struct gen_resume resume;
@@ -74,6 +78,11 @@ struct fleet {
     bool open; /* `limits` are final */
     struct infer_limits limits;
     struct adapter_shelf adapters;
+    /* Adapters at run time (adapt.c): the same list, with the requests of each; changes in order of
+     * arrival; held while the adapters of a replica are changed, and taken before `lock`. */
+    struct adapter_accounts uses;
+    struct adapter_change *changes;
+    pthread_mutex_t adapting;
     struct fair fair;             /* the queue */
     struct fleet_entry *returned; /* by age */
     uint32_t n_returned;
@@ -87,14 +96,17 @@ struct fleet {
     void *on_lost_arg;
     bool lost;
     struct metric_shares gauges;
-    pthread_t watch;
-    bool watching;         /* the thread runs */
+    pthread_t watch, adapt;
+    bool watching, adapts; /* the threads run */
     struct lookup *lookup; /* NULL: nothing is discovered */
 };
 
 /* ---- called with the lock ---- */
 
-static inline bool replica_ready(const struct replica *p) { return p->infer && p->up && p->wanted; }
+static inline bool replica_ready(const struct replica *p)
+{
+    return p->infer && p->up && p->wanted && !p->stale;
+}
 const char *replica_state(const struct replica *p); /* "starting", "ready", "lost", "draining" */
 /* Adds a replica and starts its thread. -1: too many, or out of memory. */
 int replica_add(struct fleet *f, const char *target, struct err *e);
@@ -111,6 +123,17 @@ struct fleet_texts *fleet_dispatch_texts(struct fleet *f);
 struct fleet_texts *fleet_fail_texts(struct fleet *f, const char *why);
 void fleet_publish_queue(struct fleet *f); /* the gauge of all that waits above the replicas */
 
+/* The fleet's adapters are those of the first replica. False: out of memory. */
+bool fleet_adopt(struct fleet *f, struct served_adapters *list);
+/* Loads and unloads until the replica has the fleet's adapters; `i`: its scheduler. With
+ * f->adapting, and with the lock, which is released meanwhile. -1: it cannot have them, or is
+ * lost. */
+int fleet_adapt_replica(struct replica *p, struct infer *i, struct err *e);
+/* A request names its adapter from now on, until fleet_leave_adapter(). False: the adapter is gone.
+ */
+bool fleet_use_adapter(struct fleet *f, struct fleet_entry *e);
+void fleet_leave_adapter(struct fleet *f, struct fleet_entry *e);
+
 /* ---- called without the lock ---- */
 
 void fleet_settle(struct fleet_entry *ended); /* delivers last events; NULL is allowed */
@@ -122,6 +145,7 @@ void replica_hand_over(void *arg, struct gen_request *r, const struct gen_resume
 void replica_hand_over_texts(void *arg, struct embed_job *j);
 void replica_join(struct replica *p); /* waits for the end of its thread and frees it */
 void *fleet_watch(void *arg);         /* thread function */
+void *fleet_adapt(void *arg);         /* the same; makes the changes */
 /* Starts the look-ups of c.discovery. */
 int lookup_start(struct fleet *f, struct err *e);
 /* Afterwards they use nothing of `f`; one that runs ends by itself. */

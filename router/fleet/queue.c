@@ -4,6 +4,7 @@
 #include "router/fleet/impl.h"
 #include "router/metrics.h"
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +71,7 @@ static void release(struct fleet *f, struct fleet_entry *e)
 {
     leave(e);
     fair_leave(&f->fair, &e->fair);
+    fleet_leave_adapter(f, e);
     e->r->entry = NULL;
 }
 
@@ -344,14 +346,23 @@ void fleet_submit(struct fleet *f, struct gen_request *r)
     }
     struct fleet_entry *e = infer_prepare(r) ? entry_new(f, r) : NULL;
     pthread_mutex_lock(&f->lock);
-    const bool open = !f->stopping && !f->lost, taken = open && enter(f, e);
+    const bool open = !f->stopping && !f->lost;
+    const bool known = !e || fleet_use_adapter(f, e), taken = open && known && enter(f, e);
     if (taken)
         ended = fleet_dispatch(f);
+    else if (e)
+        fleet_leave_adapter(f, e);
     pthread_mutex_unlock(&f->lock);
     fleet_settle(ended);
     if (taken)
         return;
     free(e);
+    if (!known) { /* it existed when the request was parsed */
+        char why[256];
+        snprintf(why, sizeof(why), "The model `%.200s` does not exist", r->params.adapter_id);
+        refuse(r, ERR_NO_MODEL, why);
+        return;
+    }
     refuse(r, ERR_OVERLOADED, open ? "Model is overloaded" : "The server is shutting down");
 }
 
@@ -383,6 +394,7 @@ void replica_lost(void *arg)
     struct replica *p = arg;
     pthread_mutex_lock(&p->fleet->lock);
     p->up = false;
+    pthread_cond_broadcast(&p->fleet->changed);
     pthread_mutex_unlock(&p->fleet->lock);
 }
 
@@ -392,6 +404,8 @@ void replica_back(void *arg)
     pthread_mutex_lock(&p->fleet->lock);
     p->up = true;
     p->silent = false;
+    p->stale = p->fleet->uses.list != NULL; /* they may have been changed meanwhile */
+    pthread_cond_signal(&p->turn);
     prefixes_clear(&p->prefixes);
     fleet_reset_computed(p->fleet);
     struct fleet_entry *ended = fleet_dispatch(p->fleet);

@@ -68,7 +68,9 @@ static const char *unfit(struct fleet *f, const struct infer *i)
         return "it has a cache of windows and the others have none, or the other way round";
     if (a->takes_images && b->max_batch_prefill_tokens < a->max_batch_prefill_tokens)
         return "its steps are smaller: a picture that a step computes whole may not fit";
-    if (!same_adapters(&f->adapters, infer_adapters(i)))
+    if (!a->runtime_adapters != !b->runtime_adapters)
+        return "it has another --max-runtime-adapters";
+    if (!a->runtime_adapters && !same_adapters(&f->adapters, infer_adapters(i)))
         return "it serves other adapters";
     return NULL;
 }
@@ -116,16 +118,16 @@ static bool copy_labels(struct infer_limits *l)
 static bool settle(struct fleet *f, const struct infer *i)
 {
     struct infer_limits l = *infer_limits(i);
-    l.runtime_adapters = 0;
     if (!copy_labels(&l))
         return false;
+    f->limits = l;
     struct served_adapters *list = adapter_shelf_hold(infer_adapters(i));
+    const bool counts = list && l.runtime_adapters; /* else they stay as they are */
     if (list) /* texts of a model without adapters have none */
         adapter_shelf_put(&f->adapters, list);
+    f->open = !counts || adapters_init(&f->uses, list, 0);
     served_adapters_release(list);
-    f->limits = l;
-    f->open = true;
-    return true;
+    return f->open;
 }
 
 /* ---------------------------------------------------------------- replica thread */
@@ -164,6 +166,7 @@ static void on_lost_for_good(void *arg, const char *why)
     p->up = false;
     p->over = true;
     pthread_cond_signal(&p->turn);
+    pthread_cond_broadcast(&p->fleet->changed);
     pthread_mutex_unlock(&p->fleet->lock);
 }
 
@@ -180,23 +183,70 @@ static struct infer *connect(struct replica *p, bool *connected, struct err *e)
     return infer_start(&c, e);
 }
 
-/* With the lock: it serves from now on. -1: it is incompatible. */
-static int open_replica(struct replica *p, struct infer *i, struct err *e)
+/* With the lock, which is released meanwhile: other replicas' adapters do not change until
+ * unlock_adapters(). */
+static void lock_adapters(struct fleet *f)
+{
+    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_lock(&f->adapting);
+    pthread_mutex_lock(&f->lock);
+}
+
+static void unlock_adapters(struct fleet *f) { pthread_mutex_unlock(&f->adapting); }
+
+static int publish(struct replica *p, struct infer *i, struct err *e)
 {
     struct fleet *f = p->fleet;
-    if (f->open && check_fit(f, p, i, e) != 0)
-        return -1;
     prefixes_free(&p->prefixes);
     if ((!f->open && !settle(f, i)) || !prefixes_init(&p->prefixes, infer_stats(i).blocks_total))
         return err_nomem(e);
     p->infer = i;
     fleet_reset_computed(f);
-    p->refused = p->silent = false;
+    p->refused = p->silent = p->stale = false;
     p->why = (struct err)ERR_INIT;
     pthread_cond_broadcast(&f->changed);
     LOG(LOG_INFO, "Replica ready", LOGS("replica", p->target), LOGI("ready", fleet_ready(f)),
         LOGI("replicas", f->n));
     return 0;
+}
+
+/* With the lock, which may be released meanwhile: it serves from now on. -1: it is incompatible. */
+static int open_replica(struct replica *p, struct infer *i, struct err *e)
+{
+    struct fleet *f = p->fleet;
+    if (f->open && check_fit(f, p, i, e) != 0)
+        return -1;
+    if (!f->open || !f->uses.list)
+        return publish(p, i, e);
+    lock_adapters(f);
+    int rc = fleet_adapt_replica(p, i, e);
+    if (rc == 0)
+        rc = publish(p, i, e);
+    unlock_adapters(f);
+    return rc;
+}
+
+/* With the lock, which is released meanwhile: shards that came back get the fleet's adapters. */
+static void refresh(struct replica *p, struct infer *i)
+{
+    struct fleet *f = p->fleet;
+    struct err e = ERR_INIT;
+    lock_adapters(f);
+    const bool same = fleet_adapt_replica(p, i, &e) == 0;
+    unlock_adapters(f);
+    if (same) {
+        p->stale = false;
+        struct fleet_entry *ended = fleet_dispatch(f);
+        pthread_mutex_unlock(&f->lock);
+        fleet_settle(ended);
+        pthread_mutex_lock(&f->lock);
+    } else if (p->up && !p->over) {
+        note_failure(p, &e, true);
+        if (p->n_waiting + p->n_running == 0)
+            p->over = true;
+        else
+            pause_ms(p, AGAIN_MS);
+    }
 }
 
 /* With the lock, which is released meanwhile. Returns when its scheduler cannot serve any more, or
@@ -212,7 +262,10 @@ static void serve(struct replica *p, struct infer *i)
     infer_on_lost(i, on_lost_for_good, p);
     pthread_mutex_lock(&f->lock);
     while (!p->over && goes_on(p))
-        pthread_cond_wait(&p->turn, &f->lock);
+        if (p->stale && p->up)
+            refresh(p, i);
+        else
+            pthread_cond_wait(&p->turn, &f->lock);
     p->infer = NULL;
     while (p->users > 0)
         pthread_cond_wait(&p->turn, &f->lock);

@@ -55,34 +55,34 @@ static void finish(struct scheduler *s, struct adapter_change *c)
     c->done(c);
 }
 
-static bool is_pending(const struct scheduler *s, const char *name, bool load)
+static bool is_pending(const struct adapter_change *pending, const char *name, bool load)
 {
-    for (const struct adapter_change *c = s->changes; c; c = c->next)
+    for (const struct adapter_change *c = pending; c; c = c->next)
         if ((c->path != NULL) == load && strcmp(c->name, name) == 0)
             return true;
     return false;
 }
 
-/* Checks that the change is possible, and marks an adapter that is being unloaded. */
-static int admit(struct scheduler *s, struct adapter_change *c)
+int change_check(struct adapter_change *c, const struct served_adapters *list,
+                 const struct adapter_change *pending, bool stopping, bool possible)
 {
-    const struct served_adapter *a = served_adapters_find(s->adapters.list, c->name);
-    if (s->stopping || s->lost)
+    const struct served_adapter *a = served_adapters_find(list, c->name);
+    if (stopping)
         return err_set(&c->err, ERR_UNHEALTHY, "the server is shutting down");
-    if (!s->o.model.runtime_adapters)
+    if (!possible)
         return err_set(&c->err, ERR_NOT_FOUND,
                        "adapters are not loaded and unloaded here: see --max-runtime-adapters");
-    if (c->path && (a || is_pending(s, c->name, true)))
+    if (c->path && (a || is_pending(pending, c->name, true)))
         return err_set(&c->err, ERR_VALIDATION,
                        "The lora adapter '%.200s' has already been loaded.", c->name);
-    if (c->path && is_pending(s, c->name, false))
+    if (c->path && is_pending(pending, c->name, false))
         return err_set(&c->err, ERR_VALIDATION, "The lora adapter '%.200s' is being unloaded.",
                        c->name);
     if (!c->path && !a)
         return err_set(&c->err, ERR_NOT_FOUND, "The lora adapter '%.200s' cannot be found.",
                        c->name);
     c->number = a ? a->number : 0;
-    return a && !mark(s, a->number, true) ? err_nomem(&c->err) : 0;
+    return 0;
 }
 
 void sched_change(struct scheduler *s, struct adapter_change *c)
@@ -93,7 +93,11 @@ void sched_change(struct scheduler *s, struct adapter_change *c)
     c->state = CHANGE_WAITING;
     c->refused = c->lost = 0;
     c->call_sent = false;
-    if (admit(s, c) != 0) {
+    int rc = change_check(c, s->adapters.list, s->changes, s->stopping || s->lost,
+                          s->o.model.runtime_adapters > 0);
+    if (rc == 0 && !c->path && !mark(s, c->number, true))
+        rc = err_nomem(&c->err);
+    if (rc != 0) {
         c->done(c);
         return;
     }

@@ -29,6 +29,11 @@ struct adapter_change {
     bool call_sent;   /* a call was sent since its last request ended */
 };
 
+/* Checks that a change of `list`, behind those of `pending`, can be made, and sets c->number. -1:
+ * c->err says why not; `possible`: adapters are loaded and unloaded at all. */
+int change_check(struct adapter_change *c, const struct served_adapters *list,
+                 const struct adapter_change *pending, bool stopping, bool possible);
+
 struct scheduler;
 /* Enqueues the change and takes ownership of it until done() is called. */
 void sched_change(struct scheduler *s, struct adapter_change *c);

@@ -1,0 +1,356 @@
+/* Adapters that are loaded and unloaded while several replicas serve. The fleet has one list, and
+ * every replica is made equal to it: each ready one when a change is made, the others when they
+ * are connected or come back. All replicas make a change, or none does. */
+#include "router/fleet/impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ROUNDS_MOST: a change that was sent before a loss may still be made after it; then the list is
+ * compared again. */
+enum { ROUNDS_MOST = 20, AGAIN_MS = 50 };
+
+/* ---------------------------------------------------------------- one change of one replica */
+
+/* Whoever is last frees it: the caller of step(), or the scheduler if the caller did not wait. */
+struct step {
+    struct adapter_change change;
+    struct fleet *f;
+    bool done, left;
+};
+
+static void step_free(struct step *s)
+{
+    free(s->change.name);
+    free(s->change.path);
+    free(s);
+}
+
+static void step_done(struct adapter_change *c)
+{
+    struct step *s = c->arg;
+    struct fleet *f = s->f;
+    pthread_mutex_lock(&f->lock);
+    const bool left = s->left;
+    s->done = true;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+    if (left)
+        step_free(s);
+}
+
+/* Loads (`path`) or unloads at one replica, and waits for the answer, or for the loss of its
+ * shards. */
+static int step(struct replica *p, struct infer *i, const char *name, const char *path,
+                struct err *e)
+{
+    struct fleet *f = p->fleet;
+    struct step *s = calloc(1, sizeof(*s));
+    if (!s)
+        return err_nomem(e);
+    s->f = f;
+    s->change = (struct adapter_change){
+        .name = strdup(name), .path = path ? strdup(path) : NULL, .done = step_done, .arg = s};
+    if (!s->change.name || (path && !s->change.path)) {
+        step_free(s);
+        return err_nomem(e);
+    }
+    p->users++;
+    pthread_mutex_unlock(&f->lock);
+    infer_change(i, &s->change);
+    pthread_mutex_lock(&f->lock);
+    while (!s->done && p->up && !p->over && !f->stopping)
+        pthread_cond_wait(&f->changed, &f->lock);
+    p->users--;
+    pthread_cond_signal(&p->turn);
+    if (!s->done) {
+        s->left = true;
+        return err_set(e, ERR_UNHEALTHY, "the shards were lost during the change");
+    }
+    const int rc = s->change.err.kind == ERR_NONE ? 0 : -1;
+    if (rc)
+        *e = s->change.err;
+    step_free(s);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- one replica */
+
+static bool names(const struct served_adapters *list, const char *name, bool leaving)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < list->n; i++)
+        found |= (leaving || !list->v[i].leaving) && strcmp(list->v[i].name, name) == 0;
+    return found;
+}
+
+/* What a replica has and should not. One that the fleet unloads stays as long as requests name
+ * it. */
+static const struct served_adapter *surplus(const struct served_adapters *have,
+                                            const struct served_adapters *want)
+{
+    for (uint32_t i = 0; i < have->n; i++)
+        if (!have->v[i].leaving && !names(want, have->v[i].name, true))
+            return &have->v[i];
+    return NULL;
+}
+
+static const struct served_adapter *missing(const struct served_adapters *have,
+                                            const struct served_adapters *want)
+{
+    for (uint32_t i = 0; i < want->n; i++)
+        if (!names(have, want->v[i].name, false))
+            return &want->v[i];
+    return NULL;
+}
+
+static const struct served_adapter *differing(const struct served_adapters *a,
+                                              const struct served_adapters *b)
+{
+    for (uint32_t i = 0; i < a->n; i++)
+        if (!served_adapters_same(b, &a->v[i]))
+            return &a->v[i];
+    return NULL;
+}
+
+/* 1: one change was made; 0: the lists are equal; -1: they cannot be. */
+static int approach(struct replica *p, struct infer *i, const struct served_adapters *want,
+                    struct err *e)
+{
+    struct served_adapters *have = adapter_shelf_hold(infer_adapters(i));
+    const struct served_adapter *more = surplus(have, want), *less = missing(have, want), *other;
+    int rc = 0;
+    if (more)
+        rc = step(p, i, more->name, NULL, e) == 0 ? 1 : -1;
+    else if (less && less->path)
+        rc = step(p, i, less->name, less->path, e) == 0 ? 1 : -1;
+    else if (less)
+        rc = err_set(e, ERR_VALIDATION, "it does not serve the adapter `%.200s`", less->name);
+    else if ((other = differing(want, have)))
+        rc = err_set(e, ERR_VALIDATION, "its adapter `%.200s` has other files", other->name);
+    served_adapters_release(have);
+    return rc;
+}
+
+int fleet_adapt_replica(struct replica *p, struct infer *i, struct err *e)
+{
+    struct fleet *f = p->fleet;
+    struct served_adapters *want = served_adapters_hold(f->uses.list);
+    uint32_t failed = 0;
+    int rc;
+    while ((rc = approach(p, i, want, e)) != 0 && failed < ROUNDS_MOST && p->up && !p->over &&
+           !f->stopping)
+        if (rc < 0) {
+            failed++;
+            fleet_rest(f, AGAIN_MS);
+        }
+    served_adapters_release(want);
+    return rc == 0 ? 0 : -1;
+}
+
+/* ---------------------------------------------------------------- one change of all */
+
+/* The replicas that are ready when a change is made. They stay as long as they are held. */
+struct ready {
+    struct replica *p[REPLICAS_MAX];
+    struct infer *i[REPLICAS_MAX];
+    bool made[REPLICAS_MAX];
+    uint32_t n;
+};
+
+static void hold_ready(struct fleet *f, struct ready *r)
+{
+    r->n = 0;
+    for (uint32_t i = 0; i < f->n; i++)
+        if (replica_ready(f->v[i])) {
+            f->v[i]->users++;
+            r->p[r->n] = f->v[i];
+            r->i[r->n] = f->v[i]->infer;
+            r->made[r->n++] = false;
+        }
+}
+
+static void let_go(struct ready *r)
+{
+    for (uint32_t k = 0; k < r->n; k++) {
+        r->p[k]->users--;
+        pthread_cond_signal(&r->p[k]->turn);
+    }
+}
+
+static bool is_there(const struct replica *p) { return p->up && !p->over && !p->fleet->stopping; }
+
+/* Its own thread makes it equal, before it gets requests again. */
+static void distrust(struct replica *p)
+{
+    p->stale = true;
+    pthread_cond_signal(&p->turn);
+}
+
+bool fleet_adopt(struct fleet *f, struct served_adapters *list)
+{
+    const bool ok = list && adapters_replace(&f->uses, list);
+    if (ok)
+        adapter_shelf_put(&f->adapters, list);
+    return ok;
+}
+
+static bool replace(struct fleet *f, struct served_adapters *list)
+{
+    const bool ok = fleet_adopt(f, list);
+    served_adapters_release(list);
+    return ok;
+}
+
+static bool add(struct fleet *f, const struct adapter_change *c, struct infer *i)
+{
+    struct served_adapters *theirs = adapter_shelf_hold(infer_adapters(i));
+    const struct served_adapter *there = served_adapters_find(theirs, c->name);
+    const struct served_adapter a = {.name = c->name,
+                                     .path = c->path,
+                                     .pages = there ? there->pages : 0,
+                                     .content = there ? there->content : 0,
+                                     .number = f->uses.next_number};
+    const bool ok = replace(f, served_adapters_with(f->uses.list, &a));
+    served_adapters_release(theirs);
+    return ok;
+}
+
+/* A replica that is lost meanwhile gets the adapter when it comes back. */
+static void load(struct fleet *f, struct adapter_change *c, struct ready *r)
+{
+    struct infer *first = NULL;
+    struct err none = ERR_INIT, e = ERR_INIT;
+    for (uint32_t k = 0; k < r->n && e.kind == ERR_NONE; k++) {
+        r->made[k] = fleet_adapt_replica(r->p[k], r->i[k], &e) == 0 &&
+                     step(r->p[k], r->i[k], c->name, c->path, &e) == 0;
+        first = first || !r->made[k] ? first : r->i[k];
+        if (!r->made[k] && !is_there(r->p[k]))
+            e = none;
+    }
+    if (e.kind == ERR_NONE && !first)
+        err_set(&e, ERR_UNHEALTHY, "no replica is ready");
+    if (e.kind == ERR_NONE && !add(f, c, first))
+        err_nomem(&e);
+    for (uint32_t k = 0; k < r->n && e.kind != ERR_NONE; k++)
+        if (r->made[k] && step(r->p[k], r->i[k], c->name, NULL, &none) != 0)
+            distrust(r->p[k]);
+    c->err = e;
+}
+
+/* No request of the fleet names it any more. */
+static void unload(struct fleet *f, struct adapter_change *c, struct ready *r)
+{
+    struct err e = ERR_INIT;
+    if (!replace(f, served_adapters_without(f->uses.list, c->number))) {
+        err_nomem(&c->err);
+        return;
+    }
+    for (uint32_t k = 0; k < r->n; k++)
+        if (step(r->p[k], r->i[k], c->name, NULL, &e) != 0)
+            distrust(r->p[k]);
+}
+
+static struct adapter_change *next_change(struct fleet *f)
+{
+    struct adapter_change *c = f->changes;
+    while (c && !c->path && adapters_known(&f->uses, c->number) > 0)
+        c = c->next;
+    return c;
+}
+
+static void take_out(struct fleet *f, const struct adapter_change *c)
+{
+    struct adapter_change **at = &f->changes;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+}
+
+static void make(struct fleet *f, struct adapter_change *c)
+{
+    struct ready r;
+    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_lock(&f->adapting);
+    pthread_mutex_lock(&f->lock);
+    hold_ready(f, &r);
+    if (c->path)
+        load(f, c, &r);
+    else
+        unload(f, c, &r);
+    let_go(&r);
+    take_out(f, c);
+    pthread_mutex_unlock(&f->adapting);
+    pthread_mutex_unlock(&f->lock);
+    c->done(c);
+    pthread_mutex_lock(&f->lock);
+}
+
+void *fleet_adapt(void *arg)
+{
+    struct fleet *f = arg;
+    struct adapter_change *c;
+    pthread_mutex_lock(&f->lock);
+    while (!f->stopping)
+        if ((c = next_change(f)))
+            make(f, c);
+        else
+            pthread_cond_wait(&f->changed, &f->lock);
+    while ((c = f->changes)) {
+        f->changes = c->next;
+        pthread_mutex_unlock(&f->lock);
+        err_set(&c->err, ERR_UNHEALTHY, "the server is shutting down");
+        c->done(c);
+        pthread_mutex_lock(&f->lock);
+    }
+    pthread_mutex_unlock(&f->lock);
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- requests and changes */
+
+void fleet_change(struct fleet *f, struct adapter_change *c)
+{
+    if (f->only) {
+        infer_change(f->only, c);
+        return;
+    }
+    c->err = (struct err)ERR_INIT;
+    pthread_mutex_lock(&f->lock);
+    int rc = change_check(c, f->uses.list, f->changes, f->stopping || f->lost, f->adapts);
+    if (rc == 0 && !c->path && !replace(f, served_adapters_marked(f->uses.list, c->number, true)))
+        rc = err_nomem(&c->err);
+    if (rc == 0) {
+        struct adapter_change **end = &f->changes;
+        while (*end)
+            end = &(*end)->next;
+        *end = c;
+        c->next = NULL;
+        pthread_cond_broadcast(&f->changed);
+    }
+    pthread_mutex_unlock(&f->lock);
+    if (rc != 0)
+        c->done(c);
+}
+
+bool fleet_use_adapter(struct fleet *f, struct fleet_entry *e)
+{
+    const char *name = e->r->params.adapter_id;
+    if (!f->adapts || !name || !*name)
+        return true;
+    const struct served_adapter *a = served_adapters_find(f->uses.list, name);
+    if (!a)
+        return false;
+    e->adapter = a->number;
+    adapters_retain(&f->uses, a->number);
+    return true;
+}
+
+void fleet_leave_adapter(struct fleet *f, struct fleet_entry *e)
+{
+    if (!e->adapter)
+        return;
+    adapters_release(&f->uses, e->adapter);
+    e->adapter = 0;
+    if (f->changes)
+        pthread_cond_broadcast(&f->changed);
+}
