@@ -407,11 +407,11 @@ def test_unloading_waits_for_users_at_all_replicas(made, tmp_path):
         done(load(s, "blue", made["blue"]), "'blue' added")
 
         def stream():
-            return "".join(e["choices"][0]["text"] for e in s.events("/v1/completions", long) if e != "[DONE]")
+            return "".join(e["choices"][0]["text"] if "choices" in e else str(e) for e in s.events("/v1/completions", long) if e != "[DONE]")
 
         alone = stream()
         asked = [pool.submit(stream) for _ in range(5)]
-        wait_for(lambda: all(r["running"] for r in replicas(s)))
+        wait_for(lambda: s.metric("tgi_queue_size") == 3 and all(r["running"] for r in replicas(s)))
         gone = pool.submit(unload, s, "blue")
         wait_for(lambda: names(s) == [])
         refused(s.post("/v1/completions", {**long, "stream": False}), 404, "blue")
