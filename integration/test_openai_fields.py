@@ -327,12 +327,16 @@ def test_what_has_no_mechanism_is_refused(s):
         "logits_processors": ["a.b"],
         "vllm_xargs": {"a": 1},
         "response_prefix": "Sure",
+        "min_completion_tokens": 3,
+        "disable_reasoning": True,
+        "prompt_truncate_len": 100,
+        "mirostat_target": 1.5,
     }
     for name, value in refused.items():
         r = s.post("/v1/chat/completions", {**HELLO, name: value})
         assert r.status_code == 400 and name in r.text
         assert s.post("/v1/chat/completions", {**HELLO, name: None, "spaces_between_special_tokens": True}).status_code == 200
-    assert s.post("/v1/chat/completions", {**HELLO, "modalities": ["text"]}).status_code == 200
+    assert s.post("/v1/chat/completions", {**HELLO, "modalities": ["text"], "disable_reasoning": False}).status_code == 200
     assert "prompt_embeds" in s.post("/v1/completions", {"prompt": ONCE, "prompt_embeds": "AAAA"}).json()["error"]["message"]
 
 

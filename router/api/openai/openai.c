@@ -100,7 +100,11 @@ static void refuse_unknown(struct body *b, struct object root)
         {"return_hidden_states", 0},
         {"lora_path", 0},
         {"input_ids", 0},
-        {"response_prefix", 0}, /* TabbyAPI's */
+        {"response_prefix", 0},       /* TabbyAPI's */
+        {"min_completion_tokens", 0}, /* Cerebras', as min_tokens */
+        {"disable_reasoning", 0},
+        {"prompt_truncate_len", 0}, /* Fireworks' */
+        {"mirostat_target", 0},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const cJSON *v = json_get(root.json, rows[i].name);
