@@ -32,7 +32,9 @@ static void load_video_format(struct vision *v, struct vision_settings *s,
         vision_settings_fail(s, "%s: cap_pixels_per_frame must be false", s->video.name);
 }
 
-/* Qwen2-VL's class has two older keys, which precede those of `size`; Qwen3-VL's does not. */
+/* Qwen2-VL's class has two older keys, which precede those of `size`; Qwen3-VL's does not. A file
+ * with one bound, mostly of images, leaves the other to the class, which may then be beyond it: as
+ * in transformers the upper one counts. */
 static void load_video_size(struct vision *v, struct vision_settings *s)
 {
     const struct vision_section size = vision_inside(&s->video, "size");
@@ -46,8 +48,6 @@ static void load_video_size(struct vision *v, struct vision_settings *s)
         least = vision_u32(s, &s->video, "min_pixels", least, 1, VISION_MAX_PIXELS);
         most = vision_u32(s, &s->video, "max_pixels", most, 1, VISION_MAX_PIXELS);
     }
-    if (least > most)
-        vision_settings_fail(s, "%s: shortest_edge is more than longest_edge", s->video.name);
     v->qwen.video.min_pixels = least;
     v->qwen.video.max_pixels = most;
 }

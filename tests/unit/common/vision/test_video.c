@@ -113,6 +113,17 @@ static void times_are_positions(void **state)
     vision_free(v);
 }
 
+/* The bounds of a file of images, of which the class' lower one for videos is above. */
+static void one_bound_is_enough(void **state)
+{
+    struct vision *v =
+        load("{\"model_type\": \"qwen2_5_vl\", \"video_token_id\": 151656, \"vision_config\": {}}",
+             "{\"max_pixels\": 50176}");
+    (void)state;
+    assert_int_equal(filmed(v, 2, 448, 448, 2).crop_width, 224);
+    vision_free(v);
+}
+
 static void what_no_model_takes(void **state)
 {
     struct vision *v = qwen("qwen3_vl");
@@ -143,9 +154,9 @@ static void what_no_model_takes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(frames_have_the_sizes_of_transformers),
-                                       cmocka_unit_test(a_marker_becomes_frames),
-                                       cmocka_unit_test(times_are_positions),
-                                       cmocka_unit_test(what_no_model_takes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frames_have_the_sizes_of_transformers),
+        cmocka_unit_test(a_marker_becomes_frames), cmocka_unit_test(times_are_positions),
+        cmocka_unit_test(one_bound_is_enough), cmocka_unit_test(what_no_model_takes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
