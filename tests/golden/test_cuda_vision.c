@@ -34,7 +34,9 @@ static const char *const dirs[] = {
     "tests/data/vision/paligemma2",
     "tests/data/vision/perception_lm",
     "tests/data/vision/qwen2_5_omni",
+    "tests/data/vision/qwen2_5_vl_video",
     "tests/data/vision/qwen3_omni",
+    "tests/data/vision/qwen3_vl_video",
     "tests/data/vision/vipllava",
 };
 // clang-format on
