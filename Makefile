@@ -90,7 +90,7 @@ PROGRAMS  := router launcher model-server
 PROTOS    := $(wildcard proto/*.proto)
 GEN_SRC   := $(patsubst proto/%.proto,$(B)/gen/proto/%.pb-c.c,$(PROTOS))
 PAGES     := $(foreach p,index docs,$(addprefix $(B)/gen/page/$p,.gz.inc .policy.h)) $(B)/gen/page/schemas.inc
-GEN       := $(GEN_SRC) $(PAGES) $(B)/gen/archs.h $(B)/gen/routes.h $(B)/gen/backend_abi.h $(B)/gen/descriptors.inc $(B)/gen/calibration.inc
+GEN       := $(GEN_SRC) $(PAGES) $(B)/gen/archs.h $(B)/gen/routes.h $(B)/gen/visions.h $(B)/gen/towers.h $(B)/gen/backend_abi.h $(B)/gen/descriptors.inc $(B)/gen/calibration.inc
 ARCHIVES  := $(foreach r,$(PROGRAMS) common proto,$(B)/lib/lib$(r).a)
 BINS      := $(PROGRAMS:%=$(B)/bin/%)
 UNIT_SRC  := $(sort $(shell find tests/unit tests/check tests/golden -name '*.c' 2>/dev/null))
@@ -174,6 +174,12 @@ define registry
 	@for f in $(sort $(patsubst route_%,%,$(notdir $(basename $(1))))); do echo "ROW($$f)"; done > $@.tmp
 	@cmp -s $@.tmp $@ && rm $@.tmp || mv $@.tmp $@
 endef
+# Where a file has several rows: const struct KIND PREFIX_name = ... -> ROW(name).
+define registry_of
+	@mkdir -p $(@D)
+	@sed -n 's/^const struct $(1) $(2)_\([a-z0-9_]*\) = .*/ROW(\1)/p' $(sort $(3)) | LC_ALL=C sort > $@.tmp
+	@cmp -s $@.tmp $@ && rm $@.tmp || mv $@.tmp $@
+endef
 # A plugin and a program that read other headers refuse each other: what crosses is in these and in what they include.
 SEAM      := $(addprefix model-server/,backend/plugin.h backend/act.h comm/comm.h)
 $(B)/gen/backend_abi.h: $(SEAM) Makefile
@@ -186,6 +192,10 @@ $(B)/gen/archs.h: $(wildcard model-server/model/arch/*.c) model-server/model/arc
 	$(call registry,$(wildcard model-server/model/arch/*.c))
 $(B)/gen/routes.h: $(wildcard router/api/*/route_*.c router/api/*) Makefile
 	$(call registry,$(wildcard router/api/*/route_*.c))
+$(B)/gen/visions.h: $(wildcard common/vision/*.c) common/vision Makefile
+	$(call registry_of,vision_family,vision,$(wildcard common/vision/*.c))
+$(B)/gen/towers.h: $(wildcard model-server/encoder/family/*.c) model-server/encoder/family Makefile
+	$(call registry_of,encoder_family,family,$(wildcard model-server/encoder/family/*.c))
 
 # ---------------------------------------------------------------- compile and link
 $(B)/obj/%.o: %.c | $(GEN)

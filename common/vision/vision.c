@@ -4,76 +4,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every family, once. Pixtral's precedes llava's: of one model_type, a row that names a tower comes
- * before one that does not. */
-#define FAMILIES(ROW)                                                                              \
-    ROW(qwen)                                                                                      \
-    ROW(qwen_flat)                                                                                 \
-    ROW(dots_ocr)                                                                                  \
-    ROW(hy_v4)                                                                                     \
-    ROW(hunyuan_vl)                                                                                \
-    ROW(gemma3n)                                                                                   \
-    ROW(gemma3)                                                                                    \
-    ROW(pixtral)                                                                                   \
-    ROW(llava_next)                                                                                \
-    ROW(llava)                                                                                     \
-    ROW(fast_vlm)                                                                                  \
-    ROW(got_ocr2)                                                                                  \
-    ROW(deepseek_ocr)                                                                              \
-    ROW(deepseek_ocr2)                                                                             \
-    ROW(granite_docling)                                                                           \
-    ROW(idefics3)                                                                                  \
-    ROW(internvl)                                                                                  \
-    ROW(paligemma)                                                                                 \
-    ROW(llama4)                                                                                    \
-    ROW(gemma4)                                                                                    \
-    ROW(llava_onevision)                                                                           \
-    ROW(aya)                                                                                       \
-    ROW(cohere2)                                                                                   \
-    ROW(mllama)                                                                                    \
-    ROW(perception_lm)                                                                             \
-    ROW(paddleocr_vl)                                                                              \
-    ROW(glm4v)                                                                                     \
-    ROW(glm5_next)                                                                                 \
-    ROW(janus)                                                                                     \
-    ROW(kimi_k25)                                                                                  \
-    ROW(kimi_vl)                                                                                   \
-    ROW(lfm2_vl)                                                                                   \
-    ROW(cosmos3_edge)                                                                              \
-    ROW(video_llama_3)                                                                             \
-    ROW(ovis2)                                                                                     \
-    ROW(minicpmv)                                                                                  \
-    ROW(minicpmv_first)                                                                            \
-    ROW(muse_glimmer)                                                                              \
-    ROW(nemotron)                                                                                  \
-    ROW(nemotron_tiles)                                                                            \
-    ROW(minimax_m3)                                                                                \
-    ROW(florence2)                                                                                 \
-    ROW(blip2)                                                                                     \
-    ROW(aria)                                                                                      \
-    ROW(idefics2)
-
-#define DECLARE(name) extern const struct vision_family vision_##name;
-FAMILIES(DECLARE)
-#define LIST(name) &vision_##name,
-static const struct vision_family *const families[] = {FAMILIES(LIST)};
+/* Every family: const struct vision_family vision_NAME in a file of this folder (Makefile). */
+#define ROW(name) extern const struct vision_family vision_##name;
+#include "visions.h"
+#undef ROW
+#define ROW(name) &vision_##name,
+static const struct vision_family *const families[] = {
+#include "visions.h"
+};
+#undef ROW
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 /* ---------------------------------------------------------------- load */
 
-/* The table row for a model, and its name in it. */
+/* Its name in the row, or NULL. */
+static const char *named(const struct vision_family *f, const char *type)
+{
+    for (int k = 0; k < VISION_MAX_TYPES && f->types[k]; k++)
+        if (strcmp(f->types[k], type) == 0)
+            return f->types[k];
+    return NULL;
+}
+
+/* The family of a model, and its name in that. One of this tower precedes one of any tower. */
 static const struct vision_family *find(const struct vision_settings *s, const char **name)
 {
     const char *type = json_str(s->config.o, "model_type", "");
     const char *tower = json_str(s->tower.o, "model_name", json_str(s->tower.o, "model_type", ""));
+    const struct vision_family *any = NULL;
     for (int i = 0; i < N_FAMILIES; i++) {
-        if (families[i]->tower && strcmp(families[i]->tower, tower) != 0)
+        const struct vision_family *f = families[i];
+        if (!named(f, type) || (f->tower && strcmp(f->tower, tower) != 0))
             continue;
-        for (int k = 0; k < VISION_MAX_TYPES && families[i]->types[k]; k++)
-            if (strcmp(families[i]->types[k], type) == 0)
-                return *name = families[i]->types[k], families[i];
+        *name = named(f, type);
+        if (f->tower)
+            return f;
+        any = f;
     }
-    return NULL;
+    return any;
 }
 
 int vision_load(const char *dir, const struct tokenizer *t, struct vision **out, struct err *e)

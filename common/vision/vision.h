@@ -2,8 +2,8 @@
  *
  * Pure: sizes in; sizes, tokens and positions out. The router uses it to count and write
  * placeholders, the model-server to prepare pixels by the same plan
- * (model-server/encoder/pixels.h). Each family is a file (common/vision/<family>.c) and a row of
- * the table in vision.c. Values come from config.json, preprocessor_config.json and
+ * (model-server/encoder/pixels.h). Each family is a row in a file (common/vision/<family>.c), which
+ * the build lists. Values come from config.json, preprocessor_config.json and
  * processor_config.json, with the family's defaults.
  *
  * Tested against transformers: qwen2_vl, qwen2_5_vl, qwen3_vl, qwen3_vl_moe, qwen3_5, gemma3,

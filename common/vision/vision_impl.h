@@ -141,7 +141,7 @@ struct vision_internvl {
     double dense_least, dense_most, dense_scale;
 };
 
-/* A row of the table in vision.c. */
+/* A family: const struct vision_family vision_NAME = ..., by which the build lists it. */
 struct vision_family {
     const char *types[VISION_MAX_TYPES]; /* model_type of config.json */
     const char *tower; /* model_name or model_type of its vision_config; NULL: any */

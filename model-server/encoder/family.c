@@ -2,71 +2,15 @@
 #include "common/model_file.h"
 #include <string.h>
 
-/* Every family, once. */
-#define FAMILIES(ROW)                                                                              \
-    ROW(qwen3_vl)                                                                                  \
-    ROW(qwen2_5_vl)                                                                                \
-    ROW(qwen2_vl)                                                                                  \
-    ROW(exaone4_5)                                                                                 \
-    ROW(hyperclovax)                                                                               \
-    ROW(qwen2_5_omni)                                                                              \
-    ROW(qwen3_omni)                                                                                \
-    ROW(dots_ocr)                                                                                  \
-    ROW(hy_v4)                                                                                     \
-    ROW(hunyuan_vl)                                                                                \
-    ROW(gemma3n)                                                                                   \
-    ROW(gemma3)                                                                                    \
-    ROW(gemma4_unified)                                                                            \
-    ROW(gemma4)                                                                                    \
-    ROW(llava_onevision)                                                                           \
-    ROW(aya)                                                                                       \
-    ROW(cohere2)                                                                                   \
-    ROW(mistral3)                                                                                  \
-    ROW(pixtral)                                                                                   \
-    ROW(llava)                                                                                     \
-    ROW(vipllava)                                                                                  \
-    ROW(video_llava)                                                                               \
-    ROW(llava_siglip)                                                                              \
-    ROW(fast_vlm)                                                                                  \
-    ROW(got_ocr2)                                                                                  \
-    ROW(deepseek_ocr)                                                                              \
-    ROW(deepseek_ocr2)                                                                             \
-    ROW(granite_docling)                                                                           \
-    ROW(idefics3)                                                                                  \
-    ROW(internvl)                                                                                  \
-    ROW(internvl_chat)                                                                             \
-    ROW(qianfan_ocr)                                                                               \
-    ROW(paligemma)                                                                                 \
-    ROW(llama4)                                                                                    \
-    ROW(mllama)                                                                                    \
-    ROW(perception_lm)                                                                             \
-    ROW(paddleocr_vl)                                                                              \
-    ROW(deepseek_vl)                                                                               \
-    ROW(janus)                                                                                     \
-    ROW(glm_ocr)                                                                                   \
-    ROW(glm5_next)                                                                                 \
-    ROW(glm4v)                                                                                     \
-    ROW(kimi_k25)                                                                                  \
-    ROW(kimi_vl)                                                                                   \
-    ROW(lfm2_vl)                                                                                   \
-    ROW(cosmos3_edge)                                                                              \
-    ROW(video_llama_3)                                                                             \
-    ROW(ovis2)                                                                                     \
-    ROW(minicpmv)                                                                                  \
-    ROW(minicpmv_first)                                                                            \
-    ROW(muse_glimmer)                                                                              \
-    ROW(nemotron)                                                                                  \
-    ROW(minimax_m3)                                                                                \
-    ROW(minicpm_ocr)                                                                               \
-    ROW(florence2)                                                                                 \
-    ROW(blip2)                                                                                     \
-    ROW(aria)                                                                                      \
-    ROW(idefics2)
-
-#define DECLARE(name) extern const struct encoder_family family_##name;
-FAMILIES(DECLARE)
-#define LIST(name) &family_##name,
-static const struct encoder_family *const families[] = {FAMILIES(LIST)};
+/* Every family: const struct encoder_family family_NAME in a file of family/ (Makefile). */
+#define ROW(name) extern const struct encoder_family family_##name;
+#include "towers.h"
+#undef ROW
+#define ROW(name) &family_##name,
+static const struct encoder_family *const families[] = {
+#include "towers.h"
+};
+#undef ROW
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 static const struct encoder_family *find(const char *type, const char *tower)
