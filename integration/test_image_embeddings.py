@@ -4,9 +4,10 @@ import base64
 import json
 
 import pytest
-from serving import DATA, Service, data
+from serving import DATA, ROOT, Service, data
 
 ARGS = ["--task", "embed", "--max-batch-prefill-tokens", 1024, "--payload-limit", 20000000]
+CLIP = ROOT / "tests/data/clip"
 IMAGES = ["rgb_120x90.jpg", "exact_56x56.png"]
 # The first numbers of the last token's hidden state behind the last norm, divided by its length: transformers 5.24 in fp32, images
 # by Pillow, of the prompt that the chat template makes of IMAGES and a question.
@@ -115,3 +116,22 @@ def test_a_model_of_texts_refuses_images():
             r = s.post("/v1/embeddings", body)
             assert r.status_code == 400 and "image inputs are not supported by this model" in r.text, r.text
         assert vectors(s, input=[{"text": "a text"}]) == vectors(s, input=["a text"])
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_clip_embeds_pictures_and_texts(shards):
+    """As transformers (tests/golden/make_clip.py). An image is computed by the tower alone, in one request with texts."""
+    want = json.loads((CLIP / "golden.json").read_text())
+    data("vision/images")
+    with Service(CLIP, shards) as s:
+        names = [*want["pictures"]]
+        items = [{"image": url(n)} for n in names]
+        got = vectors(s, input=[want["text"], *items, want["text"]])
+        for name, v in zip(names, got[1:]):
+            near(v, want["pictures"][name])
+        near(got[0], want["text_vector"])
+        assert got[0] == got[-1] == vectors(s, input=want["text"])[0]
+        assert got[1:-1] == [vectors(s, input=[i])[0] for i in items] == vectors(s, "/v2/embed", images=[url(n) for n in names], input_type="image")
+        for item in ({"image": url(names[0]), "text": "w1"}, {"content": parts(*names[:2], text="")}):
+            r = s.post("/v1/embeddings", {"input": [item]})
+            assert r.status_code == 400 and "a text or one image" in r.text, r.text

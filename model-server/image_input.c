@@ -15,6 +15,16 @@ static bool takes_images(enum model_task task, const struct vision *v)
     return task == TASK_GENERATE || !vision_crosses(v);
 }
 
+/* Vectors of images and of texts are compared. */
+static int check_width(const struct image_input *in, const struct model_info *m, struct err *why)
+{
+    const uint32_t width = tower_row(in->tower);
+    if (!vision_alone(in->vision) || width == m->width)
+        return 0;
+    return err_set(why, ERR_VALIDATION, "vectors of images have %u numbers, those of texts %u",
+                   width, m->width);
+}
+
 /* Loads layout and tower of images, and starts the decoder; in->tower NULL: the model has none. */
 static int open_images(struct image_input *in, const struct image_input_options *o, struct err *e)
 {
@@ -25,7 +35,8 @@ static int open_images(struct image_input *in, const struct image_input_options 
     if ((task != TASK_GENERATE && task != TASK_EMBED && task != TASK_RERANK) ||
         vision_load(o->dir, o->tok, &in->vision, &why) || !in->vision ||
         !takes_images(task, in->vision) ||
-        tower_load(o->dir, model_decoder(o->model), &in->tower, &why) || !in->tower) {
+        tower_load(o->dir, model_decoder(o->model), &in->tower, &why) || !in->tower ||
+        check_width(in, model_info(o->model), &why)) {
         if (why.kind != ERR_NONE)
             LOG(LOG_WARN, "this model is served without pictures", LOGS("why", why.msg));
         image_input_close(in);

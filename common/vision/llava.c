@@ -1,5 +1,5 @@
-/* LLaVA 1.5: the central square of the image. LLaVA-NeXT: the whole image as a square, and the
- * image padded to one of a list of resolutions and cut into tiles. LLaVA-OneVision (arXiv
+/* LLaVA 1.5 and CLIP: the central square of the image. LLaVA-NeXT: the whole image as a square, and
+ * the image padded to one of a list of resolutions and cut into tiles. LLaVA-OneVision (arXiv
  * 2408.03326): the same with more resolutions; too many features are interpolated to fewer. The
  * processor of transformers shows each image of a prompt with several as one square; here each is
  * cut into tiles. */
@@ -58,16 +58,16 @@ static void read_padding(struct vision *v, struct vision_settings *s)
         vision_mean_outside(s, vision_clip_mean, &v->format);
 }
 
-/* `whole`: the tile is whole patches. */
-static void load_common(struct vision *v, struct vision_settings *s, bool whole)
+/* `whole`: the tile is whole patches. `patch`, `side`: defaults of the tower. */
+static void load_square(struct vision *v, struct vision_settings *s, bool whole, uint32_t patch,
+                        uint32_t side)
 {
     struct vision_llava *l = &v->llava;
     vision_read_format(s, &v->format,
                        &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean,
-                                                       vision_clip_std, 14,
+                                                       vision_clip_std, patch,
                                                        .crops = !is_siglip(s)});
-    const uint32_t of_tower =
-        vision_side(s, &s->tower, "image_size", strcmp(v->name, "video_llava") ? 336 : 224);
+    const uint32_t of_tower = vision_side(s, &s->tower, "image_size", side);
     read_size(l, s, of_tower);
     l->tile = l->square ? l->shortest : vision_side(s, &s->pixels, "crop_size", of_tower);
     if (l->tile != of_tower || l->tile < v->format.patch || (whole && l->tile % v->format.patch) ||
@@ -75,7 +75,22 @@ static void load_common(struct vision *v, struct vision_settings *s, bool whole)
         vision_settings_fail(s, "%s: size, crop_size, image_size and patch_size disagree",
                              s->pixels.name);
     vision_keeps_square(s, l->tile);
+}
+
+static void load_common(struct vision *v, struct vision_settings *s, bool whole)
+{
+    load_square(v, s, whole, 14, strcmp(v->name, "video_llava") ? 336 : 224);
     v->token = vision_read_token(s, "image_token_index", "<image>", 32000, v->marker);
+}
+
+/* CLIP: an image has no place in a text. */
+static void load_clip(struct vision *v, struct vision_settings *s)
+{
+    static const char marker[] = "<image>";
+    load_square(v, s, true, 32, 224);
+    memcpy(v->marker, marker, sizeof(marker));
+    if (!v->llava.square && !vision_flag(&s->pixels, "do_center_crop", true))
+        vision_settings_fail(s, "%s: do_center_crop must be true", s->pixels.name);
 }
 
 static void load_llava(struct vision *v, struct vision_settings *s)
@@ -224,6 +239,13 @@ static int plan_llava(const struct vision *v, struct vision_plan *out, struct er
     return 0;
 }
 
+static int plan_clip(const struct vision *v, struct vision_plan *out, struct err *e)
+{
+    const int rc = plan_llava(v, out, e);
+    out->n_features = 1;
+    return rc;
+}
+
 /* The resolution with the most effective pixels, then the least waste; the first of equals. */
 static uint32_t best_pinpoint(const struct vision_llava *l, double w, double h)
 {
@@ -302,6 +324,8 @@ static int plan_onevision(const struct vision *v, struct vision_plan *out, struc
 
 const struct vision_family vision_llava = {
     .types = {"llava", "vipllava", "video_llava"}, .load = load_llava, .plan = plan_llava};
+const struct vision_family vision_clip = {
+    .types = {"clip", "metaclip_2"}, .load = load_clip, .plan = plan_clip, .alone = true};
 const struct vision_family vision_fast_vlm = {
     .types = {"fast_vlm"}, .load = load_fast, .plan = plan_llava};
 const struct vision_family vision_got_ocr2 = {

@@ -80,6 +80,7 @@ uint32_t vision_token(const struct vision *v) { return v->token; }
 bool vision_two_way(const struct vision *v) { return v->two_way; }
 bool vision_prefix(const struct vision *v) { return v->family->prefix; }
 bool vision_crosses(const struct vision *v) { return v->family->crosses; }
+bool vision_alone(const struct vision *v) { return v->family->alone; }
 bool vision_three_positions(const struct vision *v) { return v->family->three_positions; }
 bool vision_takes_videos(const struct vision *v) { return v->video.taken; }
 const char *vision_video_marker(const struct vision *v) { return v->video.marker; }

@@ -146,7 +146,7 @@ struct vision_family {
     const char *types[VISION_MAX_TYPES]; /* model_type of config.json */
     const char *tower; /* model_name or model_type of its vision_config; NULL: any */
     bool two_way, three_positions;
-    bool crosses;
+    bool crosses, alone;
     bool prefix; /* the whole prompt attends in both directions, not only images */
     void (*load)(struct vision *v, struct vision_settings *s);
     /* `out` is zeroed except for width and height, which are at least 1. vision_plan() checks

@@ -226,6 +226,8 @@ int arrange_check(const struct encoder_spec *s, const struct vision_plan *p, str
         features += whole_cells(s, p, i, &whole);
     if (s->resample.latents)
         features = (uint64_t)p->n_crops * s->resample.latents;
+    if (s->class_alone)
+        features = p->n_crops;
     features += s->image_end + (s->keeps_class ? p->n_crops : 0);
     if (s->joint.tiles)
         whole &= g.rows == s->side && g.cols == s->side && p->rows && p->cols &&

@@ -129,6 +129,7 @@ struct encoder_spec {
     bool patch_frames_first;  /* they are [frames][3][row][column] */
     bool class_token;         /* precedes the patches of a crop; dropped after the transformer */
     bool keeps_class; /* it becomes a feature before the others; then crops have one size, cell 1 */
+    bool class_alone; /* it is the only feature of a crop (CLIP); not beside keeps_class */
     bool class_last;  /* its learned position is the last row of the table, not the first */
     /* Learned rows without positions (class tokens, registers) that precede the patches of a crop;
      * dropped after the transformer. Not beside class_token. */

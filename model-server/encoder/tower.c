@@ -163,6 +163,10 @@ static uint32_t choose_rows(struct tower *t, const struct vision_plan *p, uint32
     const uint32_t first = at + encoder_leading(s) + arrange_queries(s, g, &table);
     const uint32_t n = arrange_whole(s, g);
     const bool drops = encoder_leading(s) && !s->keeps_class;
+    if (s->class_alone) {
+        t->out_rows[n_out] = at;
+        return n_out + 1;
+    }
     if (s->joint.tiles || (!drops && !s->leaves_rest && !s->queries.n))
         return 0;
     for (uint32_t i = 0; i < n; i++)
@@ -469,7 +473,8 @@ static int load_before(struct tower *t, const char *dir, const char *path,
 static int load_all(struct tower *t, const char *dir, const char *path,
                     const struct encoder_family *family, const struct decoder *text, struct err *e)
 {
-    if (t->spec.width != text->spec.hidden || t->spec.n_levels != text->spec.n_added)
+    const bool fits = t->spec.class_alone || t->spec.width == text->spec.hidden;
+    if (!fits || t->spec.n_levels != text->spec.n_added)
         return err_set(e, ERR_VALIDATION,
                        "%s: the tower's features of %u numbers do not go with a text model of %u",
                        dir, t->spec.width, text->spec.hidden);

@@ -62,6 +62,11 @@ void tower_collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint3
             tower_joint_collect(t, image, i * tower_joint_tokens(s));
             continue;
         }
+        if (s->class_alone) {
+            memcpy(image->out + (size_t)c.crop * s->width, t->host + (size_t)i * s->width,
+                   s->width * sizeof(float));
+            continue;
+        }
         const struct arrange_grid g = arrange_grid(s, image->plan, c.crop);
         collect_crop(t, image, c.crop, at, rows);
         at += feature_rows(s, g) + s->keeps_class;

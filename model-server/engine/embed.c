@@ -4,6 +4,7 @@
 #include "model-server/model/lora/adapters.h"
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { RESERVED_TEXTS = 64, TRIAL_TOKENS = 8 };
 
@@ -91,15 +92,28 @@ static int encode(struct engine *g, struct model_text *texts, const struct text_
     return 0;
 }
 
-/* Texts whose images are decoded. */
+/* Texts whose images are decoded. Images with vectors of their own lie between texts. */
 static int embed(struct engine *g, struct model_text *texts, const struct text_beside *beside,
                  uint32_t n, bool all, struct shown_texts *shown, float *out, struct err *e)
 {
+    const uint32_t width = model_info(g->o.model)->width;
     if (shown_encode(shown, g->o.pictures, texts, e)) {
         engine_note_failure(g);
         return -1;
     }
-    return encode(g, texts, beside, n, all, out, e);
+    if (!shown->alone)
+        return encode(g, texts, beside, n, all, out, e);
+    for (uint32_t i = 0, some; i < n; i += some) {
+        float *to = out ? out + (size_t)i * width : NULL;
+        for (some = 0; i + some < n && !shown_alone(shown, i + some);)
+            some++;
+        if (some && encode(g, texts + i, beside + i, some, false, to, e))
+            return -1;
+        if (!some && to)
+            memcpy(to, texts[i].given[0], width * sizeof(*to));
+        some += !some;
+    }
+    return 0;
 }
 
 int engine_embed(struct engine *g, struct model_text *texts, const struct text_beside *beside,
@@ -118,6 +132,8 @@ int engine_embed(struct engine *g, struct model_text *texts, const struct text_b
         rows += texts[i].n - (size_t)1;
     const size_t size = rows * (all ? m->row_width : m->width);
     int rc = shown_open(&shown, g->o.pictures, texts, beside, n, e);
+    if (rc == 0 && all && shown.alone)
+        rc = err_set(e, ERR_VALIDATION, "images have one vector here, and none of tokens");
     if (rc == 0)
         rc = check_ids(m, texts, n, &shown, e);
     if (rc == 0 && g->o.comm->rank == 0 && !(*out = malloc((size ? size : 1) * sizeof(**out))))

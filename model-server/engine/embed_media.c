@@ -15,11 +15,17 @@ int shown_open(struct shown_texts *s, struct pictures *p, const struct model_tex
     if (!(s->media = calloc(n, sizeof(*s->media))))
         return err_nomem(e);
     s->n = n;
+    s->alone = pictures_alone(p);
     for (uint32_t i = 0; i < n; i++)
         if (beside[i].n_media && !(s->media[i] = media_new(p, beside[i].media, beside[i].n_media,
                                                            texts[i].ids, texts[i].n, 0, e)))
             return -1;
     return 0;
+}
+
+bool shown_alone(const struct shown_texts *s, uint32_t t)
+{
+    return s->alone && t < s->n && s->media[t];
 }
 
 bool shown_covers(const struct shown_texts *s, uint32_t t, uint32_t i)

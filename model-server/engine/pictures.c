@@ -243,6 +243,7 @@ int pictures_reserve_shown(struct pictures *p, uint32_t n_blocks, enum kv_dtype 
 }
 
 bool pictures_cross(const struct pictures *p) { return p->crosses; }
+bool pictures_alone(const struct pictures *p) { return !p->o.texts && vision_alone(p->o.vision); }
 
 uint64_t pictures_shown_bytes(const struct pictures *p, enum kv_dtype dtype)
 {

@@ -68,6 +68,7 @@ void media_want(struct media *m, uint32_t from, uint32_t to);
 int pictures_reserve(struct pictures *p, uint32_t tokens, struct err *e);
 /* True if the model has layers that attend to the rows (vision_crosses(), or texts). */
 bool pictures_cross(const struct pictures *p);
+bool pictures_alone(const struct pictures *p); /* vision_alone() */
 /* With pictures_cross(): allocates keys and values for that many blocks of images' rows. Must come
  * before the first image. */
 int pictures_reserve_shown(struct pictures *p, uint32_t n_blocks, enum kv_dtype dtype,

@@ -78,6 +78,22 @@ static int encode_prompt(const struct encoding *x, const struct ask *q,
     return 0;
 }
 
+/* An image without a text: its placeholder is no text either. */
+static int encode_alone(const struct encoding *x, const struct media *m, const struct ask *q,
+                        const struct media_prompt *p, struct embed_text *out)
+{
+    uint32_t *id = ARENA_NEW(&x->c->arena, uint32_t, 1);
+    if (p->n_media != 1 || strcmp(q->inputs, vision_marker(m->vision)) != 0)
+        return err_set(x->e, ERR_VALIDATION,
+                       "Input validation error: this model embeds a text or one image, not both "
+                       "together");
+    if (!id)
+        return err_nomem(x->e);
+    *id = vision_token(m->vision);
+    *out = (struct embed_text){.ids = id, .n = 1};
+    return 0;
+}
+
 int embed_shown(struct encoding *x, const struct text_input *in, const char *prompt,
                 struct embed_text *out)
 {
@@ -86,10 +102,12 @@ int embed_shown(struct encoding *x, const struct text_input *in, const char *pro
     struct gen_request r = {0};
     struct ask q = *in->shown;
     struct media_prompt p;
+    const bool alone = m.vision && vision_alone(m.vision);
+    prompt = alone ? NULL : prompt;
     if ((x->bytes == 0 && check_count(x, m.rules)) || behind(x, prompt, &q) ||
         media_prompt(&m, &q, a, &p, x->e) || add_sizes(x, m.rules, &p) ||
-        encode_prompt(x, &q, &p, out) || embed_skipped(x, prompt, &out->skip) ||
-        media_places(&m, &p, out->ids, out->n, a, &r, x->e))
+        (alone ? encode_alone(x, &m, &q, &p, out) : encode_prompt(x, &q, &p, out)) ||
+        embed_skipped(x, prompt, &out->skip) || media_places(&m, &p, out->ids, out->n, a, &r, x->e))
         return -1;
     out->media = r.media;
     out->n_media = r.n_media;
