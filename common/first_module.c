@@ -64,8 +64,15 @@ bool first_module_static(const char *dir)
 
 const char *first_module_file(const char *path, char moved[PATH_MAX])
 {
-    static const char *const names[] = {"config.json", "tokenizer.json", "tokenizer_config.json",
-                                        "special_tokens_map.json", "sentence_bert_config.json"};
+    static const char *const names[] = {"config.json",
+                                        "tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "special_tokens_map.json",
+                                        "sentence_bert_config.json",
+                                        "preprocessor_config.json",
+                                        "processor_config.json",
+                                        "chat_template.jinja",
+                                        "chat_template.json"};
     const char *slash = strrchr(path, '/');
     char dir[PATH_MAX], own[PATH_MAX];
     bool known = false;

@@ -1,7 +1,8 @@
 /* first_module.h - the folder of a model's own files in a folder of sentence-transformers.
  *
  * modules.json may list the first module, which has the weights, in a folder of its own
- * (0_Transformer, 0_StaticEmbedding). config.json and the tokenizer lie there, too. */
+ * (0_Transformer, 0_StaticEmbedding, 0_CLIPModel). config.json and the other small files of the
+ * model lie there, too. */
 #ifndef COMMON_FIRST_MODULE_H
 #define COMMON_FIRST_MODULE_H
 #include <limits.h>

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 
 import pytest
 from serving import DATA, ROOT, Service, data
@@ -135,3 +136,14 @@ def test_clip_embeds_pictures_and_texts(shards):
         for item in ({"image": url(names[0]), "text": "w1"}, {"content": parts(*names[:2], text="")}):
             r = s.post("/v1/embeddings", {"input": [item]})
             assert r.status_code == 400 and "a text or one image" in r.text, r.text
+
+
+def test_a_folder_of_sentence_transformers(tmp_path):
+    """As clip-ViT-B-32: all files of the model, also those of its images, lie in the first module's folder."""
+    shutil.copytree(CLIP, tmp_path / "0_CLIPModel")
+    module = {"idx": 0, "name": "0", "path": "0_CLIPModel", "type": "sentence_transformers.models.CLIPModel"}
+    (tmp_path / "modules.json").write_text(json.dumps([module]))
+    name, want = next(iter(json.loads((CLIP / "golden.json").read_text())["pictures"].items()))
+    data("vision/images")
+    with Service(tmp_path) as s:
+        near(vectors(s, input=[{"image": url(name)}])[0], want)
