@@ -89,8 +89,9 @@ static int encode_alone(const struct encoding *x, const struct media *m, const s
                        "together");
     if (!id)
         return err_nomem(x->e);
+    const struct vision_plan *plan = &p->v[0]->plan;
     *id = vision_token(m->vision);
-    *out = (struct embed_text){.ids = id, .n = 1};
+    *out = (struct embed_text){.ids = id, .n = 1, .cost = plan->grid_h * plan->grid_w + 1};
     return 0;
 }
 

@@ -151,7 +151,7 @@ static bool take_texts(struct embedder *s, struct embed_job *j, uint64_t budget,
 {
     for (uint32_t k = 0; k < TURN_TEXTS && j->next < j->n; k++) {
         const struct embed_text *next = &j->texts[j->next];
-        const uint32_t n = next->n;
+        const uint32_t n = next->cost ? next->cost : next->n;
         if (s->n_slots && (t->tokens + n > budget || s->slots[0].job->all != j->all ||
                            (next->n_bytes && t->bytes + next->n_bytes > POLICY_MAX_BYTES)))
             return false;

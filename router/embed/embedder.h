@@ -24,6 +24,7 @@ struct embed_text {
     const struct gen_medium *media; /* [n_media] its images, in order; n_bytes: all their files' */
     uint32_t n_media;
     uint64_t n_bytes;
+    uint32_t cost; /* tokens that it takes of a batch; 0: n. More of an image that is one token */
 };
 
 /* The texts of one request. The creator owns it and its data, and keeps both until done(). */

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoModelForTextEncoding, AutoModelForTokenClassification
 sys.path.insert(0, os.path.dirname(__file__))
-from make_embed import AS, CASES, COMMON, TYPED, WITH, spread, texts
+from make_embed import AS, CASES, COMMON, TYPED, WITH, modules, spread, texts
 from vary_keys import SKIPPED, values
 
 FOLDER, TEST = "build/golden/vary_encoders", "build/tests/golden/test_embed"
@@ -61,13 +61,15 @@ def numbers(found):
     return torch.tensor([x for t in found for x in t.get("logits") or t["embedding"]])
 
 
-def save(folder, model, config, found):
+def save(folder, model, config, found, kind):
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     save_file({k: v.contiguous().clone() for k, v in model.state_dict().items()}, f"{folder}/model.safetensors")
     said = json.loads(config.to_json_string(use_diff=False)) | dict(architectures=[type(model).__name__])
     json.dump(said, open(f"{folder}/config.json", "w"))
     json.dump(dict(texts=found), open(f"{folder}/golden.json", "w"))
+    if kind == "mean":  # else a decoder would generate
+        modules(folder, "mean", [], 0)
 
 
 def served(folder):
@@ -101,7 +103,7 @@ def family(name, only):
     model, config = made(case, kind)
     base = results(model, kind)
     folder = f"{FOLDER}/{name}"
-    save(folder, model, config, base)
+    save(folder, model, config, base, kind)
     line = served(folder)
     if line:
         print(f"base {name}: {line[-200:]}", flush=True)
@@ -120,7 +122,7 @@ def family(name, only):
             want = numbers(found)
             if not want.isfinite().all() or (want.shape == numbers(base).shape and torch.equal(want, numbers(base))):
                 continue
-            save(folder, other, changed, found)
+            save(folder, other, changed, found, kind)
             line = served(folder)
             count += 1
             if line and "off by" in line:

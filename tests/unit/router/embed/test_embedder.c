@@ -61,6 +61,21 @@ static void accounting_balances_while_requests_take_turns(void **state)
     rig_free(g);
 }
 
+/* An image that is one token takes as much of a call as its cost says: two fit, of five. */
+static void a_call_is_bounded_by_costs(void **state)
+{
+    enum { N = 5, COST = 2000, CALLS = 3 };
+    struct rig *g = rig_new(&vectors, &patient, 1);
+    struct asked *a = asked_new(1, N);
+    (void)state;
+    for (int i = 0; i < N; i++)
+        a->texts[i].cost = COST;
+    infer_embed(g->infer, &a->job);
+    expect_vectors(a);
+    assert_int_equal(g->shard[0]->n_embeds, CALLS);
+    rig_free(g);
+}
+
 static void requests_that_take_turns_survive_a_loss(void **state)
 {
     struct rig *g = rig_new(&vectors, &patient, 1);
@@ -114,6 +129,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accounting_balances_while_requests_take_turns),
+        cmocka_unit_test(a_call_is_bounded_by_costs),
         cmocka_unit_test(requests_that_take_turns_survive_a_loss),
         cmocka_unit_test(requests_of_two_losses_end),
         cmocka_unit_test(shards_that_are_lost_again_are_sought_at_once),
