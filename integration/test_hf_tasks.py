@@ -281,6 +281,15 @@ def test_each_mask_has_a_list(filler):
         assert filler.post(path, body).status_code == 400, path
 
 
+def test_sequences_have_no_padding(filler):
+    """As in the pipeline, also where the token in place of a mask is that of padding."""
+    pad = json.loads((data("embed/bert_mean") / "tokenizer_config.json").read_text())["pad_token"]
+    body = {"inputs": "[MASK] sun is [MASK]", "parameters": {"targets": [pad]}}
+    first, second = filler.post("/", body).json()
+    assert first[0]["token_str"] == second[0]["token_str"] == pad
+    assert pad not in first[0]["sequence"] and first[0]["sequence"].count("[MASK]") == second[0]["sequence"].count("[MASK]") == 1
+
+
 def test_models_without_a_head_fill_no_masks():
     for name, words in ("embed/qwen3_embedding", "--task fill-mask of a qwen3 model is not supported"), ("embed/bert_mean", "cls.predictions"):
         s = Service(data(name), args=["--task", "fill-mask"], ready=False)

@@ -12,6 +12,7 @@ struct masked {
     uint32_t n_texts, top;
     uint32_t *targets, n_targets; /* ids, without repeats; 0: all tokens */
     bool batch;
+    int64_t pad; /* the token that no sequence has; -1: none */
 };
 
 /* ---------------------------------------------------------------- the answer */
@@ -26,6 +27,20 @@ static void decoded(struct buf *out, const struct call *c, const uint32_t *ids, 
     buf_free(&text);
 }
 
+/* The text of mask `in` with `token` in its place. `ids`: room for its ids. Padding is left out, as
+ * the pipeline does, also where it is the token. */
+static void sequence(struct call *c, const struct masked *q, const struct text_input *in,
+                     uint32_t token, bool skip_special, uint32_t *ids)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < in->n_ids; i++) {
+        const uint32_t id = i == in->skip ? token : in->ids[i];
+        if (id != q->pad)
+            ids[n++] = id;
+    }
+    decoded(&c->out, c, ids, n, skip_special);
+}
+
 /* The best tokens for mask `i`. */
 static int one(struct call *c, const struct masked *q, uint32_t i, bool alone, struct err *e)
 {
@@ -36,7 +51,6 @@ static int one(struct call *c, const struct masked *q, uint32_t i, bool alone, s
     uint32_t *ids = ARENA_NEW(&c->arena, uint32_t, in->n_ids);
     if (!of || !ids)
         return err_nomem(e);
-    memcpy(ids, in->ids, in->n_ids * sizeof(*ids));
     texts_probabilities(x, width, x);
     for (uint32_t k = 0; k < n; k++)
         of[k] = x[q->n_targets ? q->targets[k] : k];
@@ -46,13 +60,12 @@ static int one(struct call *c, const struct masked *q, uint32_t i, bool alone, s
     buf_ch(&c->out, '[');
     for (uint32_t k = 0; k < n && k < q->top; k++) {
         const uint32_t token = q->n_targets ? q->targets[order[k]] : order[k];
-        ids[in->skip] = token;
         buf_str(&c->out, k ? ",{\"score\":" : "{\"score\":");
         buf_json_f32(&c->out, of[order[k]]);
         buf_fmt(&c->out, ",\"token\":%u,\"token_str\":", token);
         decoded(&c->out, c, &token, 1, false);
         buf_str(&c->out, ",\"sequence\":");
-        decoded(&c->out, c, ids, in->n_ids, alone);
+        sequence(c, q, in, token, alone, ids);
         buf_ch(&c->out, '}');
     }
     buf_ch(&c->out, ']');
@@ -131,6 +144,8 @@ static int find_masks(struct call *c, const struct text_input *texts, struct mas
         return err_set(e, ERR_VALIDATION, "the tokenizer has no `mask_token`");
     if (!to || !(q->masks = ARENA_NEW(&c->arena, uint32_t, q->n_texts)))
         return err_nomem(e);
+    const char *pad = tokenizer_special(t, "pad_token");
+    q->pad = pad ? tokenizer_id(t, pad) : -1;
     q->in = ask->in = to;
     for (uint32_t i = 0; i < q->n_texts; i++) {
         struct text_windows w;
