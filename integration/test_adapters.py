@@ -2,8 +2,11 @@
 
 import concurrent.futures
 import json
+import os
 import random
 import re
+import shutil
+import signal
 import socket
 import struct
 import time
@@ -16,6 +19,7 @@ import requests
 import torch_made
 from serving import DEMO, Service, data, free_port, wait_for
 from shard import Router, Shards
+from test_replicas import ready
 
 CONFIG = json.loads((DEMO / "config.json").read_text())
 WIDTHS = {  # outputs, inputs
@@ -338,3 +342,22 @@ def test_adapters_come_and_go_while_shards_serve(adapters, world, tmp_path):
         load("red", made["green"])
         assert answer(s, "red") == want["green"] and answer(s) == want[None]
         assert [a.name for a in s.call("Info", s.pb.InfoRequest()).adapters].count("red") == 1
+
+
+def test_a_replica_that_lost_an_adapter_is_sent_no_requests_for_it(tmp_path):
+    """Other files are in its folder when a replica's shard comes back. The other replica still has what was read at the start."""
+    red, blue = make_adapter(tmp_path / "red", 1), make_adapter(tmp_path / "blue", 2)
+    with Service(DEMO, args=["--replicas", 2, "--replica-policy", "round-robin", "--lora-adapters", f"red={red},blue={blue}"]) as s:
+        wait_for(lambda: ready(s) == 2, 30)
+        want = {a: ask(s, PROMPTS[0], a) for a in (None, "red", "blue")}
+        shutil.rmtree(red)
+        make_adapter(red, 3)
+        os.kill(s.shards()[0], signal.SIGKILL)
+        wait_for(lambda: s.log.count("files were replaced") == 1 and ready(s) == 2, 30)
+        for a in ("red", "red", "red", None, "red", "blue", "blue"):
+            assert ask(s, PROMPTS[0], a) == want[a]
+        os.kill(s.shards()[0], signal.SIGKILL)  # now no replica has it
+        wait_for(lambda: s.log.count("files were replaced") == 2 and ready(s) == 2, 30)
+        r = s.post("/generate", {"inputs": "x", "parameters": {"adapter_id": "red"}})
+        assert r.status_code == 404, r.text
+        assert ask(s, PROMPTS[0], "blue") == want["blue"]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 from serving import Service, data, wait_for
+from test_replicas import ready
 
 TEXTS = ["Hello world", "a", "the sun is shining on a very long street"]
 RANK, ALPHA = 4, 8
@@ -210,6 +211,23 @@ def test_an_adapter_that_was_replaced_gives_no_other_vectors(tmp_path, ranks):
         r = s.post("/v1/embeddings", {"input": TEXTS, "model": "one"})
         assert r.status_code == 404 and r.json()["error"]["code"] == "model_not_found"
         assert np.array_equal(vectors(s), want[0]) and np.array_equal(vectors(s, model="two"), want[1])
+
+
+def test_a_replica_that_lost_an_adapter_is_sent_no_texts_for_it(tmp_path):
+    name = "embed/bert_mean"
+    (one, _), (other, _) = (made(tmp_path, name, seed) for seed in (1, 3))
+    with Service(data(name), args=["--replicas", 2, "--replica-policy", "round-robin", "--lora-adapters", f"one={one}"]) as s:
+        wait_for(lambda: ready(s) == 2, 30)
+        want = vectors(s, model="one")
+        shutil.rmtree(one)
+        shutil.copytree(other, one)
+        os.kill(s.shards()[0], signal.SIGKILL)
+        wait_for(lambda: s.log.count("files were replaced") == 1 and ready(s) == 2, 30)
+        for _ in range(4):
+            assert np.array_equal(vectors(s, model="one"), want)
+        os.kill(s.shards()[0], signal.SIGKILL)  # now no replica has it
+        wait_for(lambda: s.log.count("files were replaced") == 2 and ready(s) == 2, 30)
+        assert s.post("/v1/embeddings", {"input": TEXTS, "model": "one"}).status_code == 404
 
 
 def test_scores_with_adapters(tmp_path):

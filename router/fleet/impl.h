@@ -107,6 +107,9 @@ static inline bool replica_ready(const struct replica *p)
 {
     return p->infer && p->up && p->wanted && !p->stale;
 }
+/* Does it serve the adapter (NULL or "": the base model)? One whose adapter's files were replaced
+ * does not, after a restart. True for all replicas if no ready one serves it: each then says so. */
+bool replica_serves(const struct replica *p, const char *adapter);
 const char *replica_state(const struct replica *p); /* "starting", "ready", "lost", "draining" */
 /* Adds a replica and starts its thread. -1: too many, or out of memory. */
 int replica_add(struct fleet *f, const char *target, struct err *e);

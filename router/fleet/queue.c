@@ -179,7 +179,7 @@ static struct replica *pick(struct fleet *f, const struct fleet_entry *e)
     const char *adapter = e->r->params.adapter_id;
     for (uint32_t i = 0; i < f->n; i++) {
         const struct replica *p = f->v[i];
-        bool ready = replica_ready(p);
+        bool ready = replica_ready(p) && replica_serves(p, adapter);
         c[i] = (struct pick_candidate){.room = ready && has_place(p, e) && may_hold(p, e->r),
                                        .shared = ready ? shared(f, p, e) : 0,
                                        .has_adapter = !adapter || !*adapter ||

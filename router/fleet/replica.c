@@ -98,6 +98,22 @@ static int check_fit(struct fleet *f, const struct replica *p, const struct infe
     return 0;
 }
 
+static bool has_adapter(const struct replica *p, const char *adapter)
+{
+    return replica_ready(p) && adapter_shelf_has(infer_adapters(p->infer), adapter);
+}
+
+bool replica_serves(const struct replica *p, const char *adapter)
+{
+    const struct fleet *f = p->fleet;
+    if (!adapter || !*adapter || has_adapter(p, adapter))
+        return true;
+    for (uint32_t i = 0; i < f->n; i++)
+        if (has_adapter(f->v[i], adapter))
+            return false;
+    return true;
+}
+
 static bool copy_labels(struct infer_limits *l)
 {
     char **v = l->n_labels ? calloc(l->n_labels, sizeof(*v)) : NULL;

@@ -90,7 +90,8 @@ static struct replica *pick(struct fleet *f, const struct fleet_texts *t)
     struct pick_candidate c[REPLICAS_MAX];
     for (uint32_t i = 0; i < f->n; i++) {
         const struct replica *p = f->v[i];
-        c[i] = (struct pick_candidate){.room = replica_ready(p) && infer_healthy(p->infer),
+        c[i] = (struct pick_candidate){.room = replica_ready(p) && infer_healthy(p->infer) &&
+                                               replica_serves(p, t->j->texts[0].adapter),
                                        .has_adapter = true,
                                        .running = p->running,
                                        .computed = p->computed};

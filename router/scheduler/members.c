@@ -89,10 +89,13 @@ static void fill_waiter(struct scheduler *s, struct seq *q)
     preempt_reserve(s, q);
 }
 
+/* It existed when the request was parsed, or another replica had it. Shards of TGI may have
+ * adapters that they do not list. */
 static bool adapter_unlisted(const struct scheduler *s, const struct seq *q)
 {
     const char *name = q->req->params.adapter_id;
-    return name && *name && !served_adapters_find(s->adapters.list, name);
+    const bool listed = s->o.model.runtime_adapters || (s->o.owner && s->o.model.takes_input_ids);
+    return listed && name && *name && !served_adapters_find(s->adapters.list, name);
 }
 
 void sched_add(struct scheduler *s, struct seq *q)
@@ -106,8 +109,7 @@ void sched_add(struct scheduler *s, struct seq *q)
         err_set(&e, ERR_GENERATION, "Request failed during generation: %s",
                 s->lost ? "a shard was lost" : "the router is shutting down");
         refuse(s, q, &e);
-    } else if (s->o.model.runtime_adapters && adapter_unlisted(s, q)) {
-        /* it existed when the request was parsed */
+    } else if (adapter_unlisted(s, q)) {
         err_set(&e, ERR_NO_MODEL, "The model `%.200s` does not exist", q->req->params.adapter_id);
         refuse(s, q, &e);
     } else if (q->n_prompt == 0 || !kv_could_fit(s->kv, q->n_most)) {
