@@ -271,7 +271,7 @@ static const char *begins(const char *name, const char *pattern, int index[2])
     assert(name);
     index[0] = index[1] = -1;
     for (; *pattern && *pattern != '|'; pattern++) {
-        if (*pattern != '*') {
+        if (!strchr("*<>", *pattern)) {
             if (*name++ != *pattern)
                 return NULL;
             continue;
@@ -281,7 +281,9 @@ static const char *begins(const char *name, const char *pattern, int index[2])
         int v = 0;
         for (; *name >= '0' && *name <= '9' && v < 1000000; name++)
             v = v * 10 + (*name - '0');
-        index[n++] = v;
+        if (*pattern != '*' && v % 2 != (*pattern == '>'))
+            return NULL;
+        index[n++] = *pattern == '*' ? v : v / 2;
     }
     return name;
 }

@@ -212,6 +212,15 @@ enum role {
     W_STREAM_ADD_FFN_BIAS,
     W_STREAM_KEEP_FIRST,
     W_STREAM_KEEP_FIRST_BIAS,
+    W_SPHERE_RATE, /* of decoder_spec.sphere, whole names: rates of the mixer and of the
+                      feed-forward; factors of q, of attention's gate, of the MLP's gates and ups,
+                      of logits */
+    W_SPHERE_RATE_FFN,
+    W_SPHERE_Q,
+    W_SPHERE_GATE,
+    W_SPHERE_MLP_GATE,
+    W_SPHERE_MLP_UP,
+    W_SPHERE_HEAD,
     W_LAUREL_LEFT,
     W_LAUREL_RIGHT,
     W_LAUREL_NORM,
@@ -286,10 +295,12 @@ struct arch {
      * tried without it. | separates those of kin with equal names; the first is in `names`. */
     const char *prefix;
     /* Tensor names without ".weight" and ".bias"; the first * is the layer, the second the
-     * expert. Whole names: W_SINKS, W_SELECT_BIAS, W_EXPERT_SCALE, W_ROUTER_SCALE, W_LAYER_SCALE,
-     * W_ALTUP_SCALE, W_STREAM_*, W_INDEX_POOL_*, W_ENTRY_GATE, W_ENTRY_BIAS, W_EXPERT_IDS,
-     * W_EMBED_INSIDE, W_ATTN_SCALE, W_MLP_SCALE, W_ATTN_TANH, W_MLP_TANH, W_TILE_*_GATE,
-     * W_MIX_{RATE,DT,SKIP,NORM}, W_SHIFT_* and tensors with all experts, whose biases end in
+     * expert. < and > instead of the first are twice the layer's number, and that plus 1: of files
+     * that count a layer's two sublayers. Whole names: W_SINKS, W_SELECT_BIAS, W_EXPERT_SCALE,
+     * W_ROUTER_SCALE, W_LAYER_SCALE, W_ALTUP_SCALE, W_STREAM_*, W_INDEX_POOL_*, W_ENTRY_GATE,
+     * W_ENTRY_BIAS, W_EXPERT_IDS, W_EMBED_INSIDE, W_ATTN_SCALE, W_MLP_SCALE, W_ATTN_TANH,
+     * W_MLP_TANH, W_TILE_*_GATE, W_MIX_{RATE,DT,SKIP,NORM}, W_SHIFT_*, W_SPHERE_* and tensors with
+     * all experts, whose biases end in
      * "_bias". | separates the names of one role in different files. */
     const char *names[W_ROLES];
     /* torch's parametrize was used: "x.weight" may be "x.parametrizations.weight.original". */

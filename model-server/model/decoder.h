@@ -119,7 +119,7 @@ struct decoder {
     float *embed_bias;            /* [hidden], with embed_project */
     struct norm embed_norm, final_norm;
     struct weight *head; /* [vocabulary slice, hidden]; == embed when tied and not quantised */
-    float *head_bias;
+    float *head_bias, *head_factors;
     struct weight *altup_in[ALTUP_MOST], *altup_out[ALTUP_MOST]; /* [hidden, hidden] of streams from
                                                                     1 on: from stream 0, and back */
     struct first_conv *first_conv;   /* with spec.first_conv (first_conv.h); or NULL */
@@ -193,6 +193,9 @@ void decoder_mixed_free_layer(struct decoder *d, struct mixed_layer *y); /* NULL
 void decoder_mixed_load_last(struct loader *l);
 void decoder_mixed_free_last(struct decoder *d);
 /* The same of spec.affine (residual_affine.c): a layer's part, and that of the embedding. */
+/* Of spec.sphere: residual_sphere.c. */
+struct sphere_layer *decoder_sphere_load_layer(struct loader *l, uint32_t layer);
+void decoder_sphere_free_layer(struct decoder *d, struct sphere_layer *y); /* NULL is fine */
 struct affine_layer *decoder_affine_load_layer(struct loader *l, uint32_t layer);
 void decoder_affine_free_layer(struct decoder *d, struct affine_layer *y); /* NULL is fine */
 void decoder_affine_load_first(struct loader *l);

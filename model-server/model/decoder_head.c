@@ -8,6 +8,8 @@ static void slice_logits(struct decoder *d, const float *x, const struct weight 
     const struct decoder_spec *m = &d->spec;
     float *logits = d->scratch.logits + (size_t)before * d->split.vocab.n;
     d->ops->linear(d->dev, logits, x, n_out, head, bias);
+    if (d->head_factors)
+        layer_times(d, logits, n_out, d->split.vocab.n, d->head_factors);
     if (m->logit_scale != 1 || m->logit_softcap > 0)
         d->ops->logit_scale(d->dev, logits, n_out, d->split.vocab.n, m->logit_scale,
                             m->logit_softcap);

@@ -183,8 +183,19 @@ static void load_layer(struct loader *l, uint32_t at)
         y->mixed = decoder_mixed_load_layer(l, i);
     if (s->affine)
         y->affine = decoder_affine_load_layer(l, i);
+    if (s->sphere.rate != 0)
+        y->sphere = decoder_sphere_load_layer(l, i);
     if (s->layer_scale)
         y->scale = loader_number(l, W_LAYER_SCALE, layer);
+}
+
+/* Layers before `at` that are none of the checkpoint's. */
+static uint32_t repeats_before(const struct decoder_spec *s, uint32_t at)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < at; i++)
+        n += s->layers[i].same_as != 0;
+    return n;
 }
 
 void decoder_load_layer(struct loader *l, uint32_t at)
@@ -195,7 +206,9 @@ void decoder_load_layer(struct loader *l, uint32_t at)
     const bool odd = l->d->spec.paired && at % 2, in_second = odd || (second && at >= second);
     l->paired = l->d->spec.paired;
     l->a = in_second ? first->second : first;
-    l->first_layer = in_second ? (int)second : named - (int)l->d->spec.named_from;
+    l->first_layer =
+        in_second ? (int)second
+                  : named - (int)l->d->spec.named_from + (int)repeats_before(&l->d->spec, at);
     load_layer(l, at);
     l->a = first;
     l->first_layer = named;
@@ -382,6 +395,7 @@ void decoder_free_layer(struct decoder *d, uint32_t layer)
     decoder_altup_free_layer(d, y->altup);
     decoder_mixed_free_layer(d, y->mixed);
     decoder_affine_free_layer(d, y->affine);
+    decoder_sphere_free_layer(d, y->sphere);
     *y = (struct layer){0};
 }
 
@@ -411,6 +425,7 @@ void decoder_free(struct decoder *d)
     layer_free_norm(d, &d->embed_norm);
     layer_free_norm(d, &d->final_norm);
     d->ops->free(d->dev, d->head_bias);
+    d->ops->free(d->dev, d->head_factors);
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
         rope_free(&d->rope[i]);
     kv_parts_free(d);

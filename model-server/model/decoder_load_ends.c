@@ -23,6 +23,11 @@ struct norm loader_norm(struct loader *l, enum role role, int layer)
     struct norm n = {.kind = s->norm.kind, .eps = s->norm.eps};
     if (post && s->norm.post_eps != 0)
         n.eps = s->norm.post_eps;
+    if (s->sphere.rate != 0) {
+        n.eps = spec_norm_eps(s, width);
+        n.w = loader_constants(l, width, 1 / sqrtf((float)width));
+        return n;
+    }
     if (s->norm.bare || (s->norm.plain_ends && role == W_EMBED_NORM))
         n.w = loader_ones(l, width);
     else
@@ -280,6 +285,9 @@ static void load_head(struct loader *l, struct amount embed)
         load_head_bias(l);
     else if (s->n_mute)
         load_mutes(l);
+    if (s->sphere.rate != 0)
+        d->head_factors = loader_factors(l, W_SPHERE_HEAD, NO_LAYER, s->vocab, d->split.vocab,
+                                         s->sphere.head, false);
 }
 
 static void load_embed_project(struct loader *l)

@@ -60,7 +60,7 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     at = place(&s->crossed, base, at, t, decoder_cross_layers(d) ? m->hidden : 0);
     at = place(&s->carried, base, at, t,
                m->moe.shortcut || m->moe.early_router || m->moe.router_width || m->two_stacks ||
-                       m->rwkv.decay
+                       m->sphere.before_turns || m->rwkv.decay
                    ? m->hidden
                    : 0);
     at = place(&s->streams, base, at, t * (m->altup.n ? m->altup.n : m->mix.n), m->hidden);

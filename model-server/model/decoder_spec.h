@@ -236,6 +236,19 @@ struct mix_spec {
     bool mean_last; /* the head reads the mean of the streams */
 };
 
+/* The stream has length 1. Each sublayer moves it towards its result, of length 1 too, by a rate of
+ * each number (nGPT, arXiv 2410.01131): residual_sphere.c. Norms have no weights and divide by the
+ * length, not by the root of the mean square; heads of q and k and the inputs of the last matrices
+ * have such norms, too. Stored vectors are multiplied by these numbers; those of q and of
+ * attention's gate are squared then. */
+struct sphere_spec {
+    float rate; /* 0: none of this */
+    float q, gate, mlp, head;
+    /* Not 0: layers that end a turn add what this many layers made of the embedding, both
+     * normalised. */
+    uint32_t before_turns;
+};
+
 /* Ids [first, first + n) whose embeddings are from another table [rows, width], from its row `skip`
  * on: an RMS norm, a matrix [hidden, width], and an RMS norm without weights. `bare`: the rows as
  * they are, of `hidden` numbers; `vector`: the only row, a tensor with a whole name. */
@@ -343,6 +356,7 @@ struct decoder_spec {
     /* The stream and each sublayer's result are scaled by vectors when they are added, and the
      * embedding is: residual_affine.c. With NORM_BEFORE, both sublayers in each layer */
     bool affine;
+    struct sphere_spec sphere; /* with NORM_BEFORE and norm.bare */
     uint32_t laurel_rank; /* with altup: of the learned residual beside attention (LAuReL, arXiv
                              2411.07501) */
     /* the id whose embeddings of each layer are used for a token with a given row */
@@ -420,6 +434,19 @@ static inline uint32_t spec_inside_width(const struct decoder_spec *s)
     enum { MULTIPLE = 16 };
     const uint32_t n = s->inside.n * s->inside.rank + 1;
     return s->inside.n ? (n + MULTIPLE - 1) / MULTIPLE * MULTIPLE : 0;
+}
+/* Epsilon of a norm of n numbers. With decoder_spec.sphere norm.eps is that of a length. */
+static inline float spec_norm_eps(const struct decoder_spec *s, uint32_t n)
+{
+    return s->sphere.rate != 0 ? s->norm.eps / (float)n : s->norm.eps;
+}
+/* True if some layers share the weights of earlier ones. */
+static inline bool spec_repeats(const struct decoder_spec *s)
+{
+    bool repeats = false;
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        repeats |= s->layers[i].same_as != 0;
+    return repeats;
 }
 /* Width of the embedding up to its norm. */
 static inline uint32_t spec_embed_dim(const struct decoder_spec *s)

@@ -47,7 +47,7 @@ int layer_sub_norm(struct decoder *d, float *x, uint32_t rows, uint32_t n, uint3
                    const float *w, float *squares, struct err *e)
 {
     const struct gate_norm p = {
-        .kind = GATE_NONE, .w = w, .group = all, .eps = d->spec.norm.eps, .all = all};
+        .kind = GATE_NONE, .w = w, .group = all, .eps = spec_norm_eps(&d->spec, all), .all = all};
     return layer_norm_parts(d, x, rows, n, p, squares, e);
 }
 

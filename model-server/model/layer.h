@@ -103,6 +103,7 @@ struct layer {
     struct altup_layer *altup;             /* with spec.altup (residual_altup.c); else NULL */
     struct mixed_layer *mixed;             /* with spec.mix (residual_mixed.c); else NULL */
     struct affine_layer *affine;           /* with spec.affine (residual_affine.c); else NULL */
+    struct sphere_layer *sphere;           /* with spec.sphere (residual_sphere.c); else NULL */
     float scale;                           /* factor of the stream after the layer; 0: none */
     float mixer_by, ffn_by;                /* factors of the sublayers' results */
 };

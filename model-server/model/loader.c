@@ -27,11 +27,12 @@ static const char *name_at(const struct loader *l, const char *p, int layer, int
     int index = (layer - l->first_layer) / (l->paired && layer >= 0 ? 2 : 1);
     size_t n = 0;
     for (; *p && *p != '|' && n < NAME_MAX_LEN - 32; p++) {
-        if (*p != '*') {
+        if (!strchr("*<>", *p)) {
             out[n++] = *p;
             continue;
         }
-        n += (size_t)snprintf(out + n, NAME_MAX_LEN - n, "%d", index);
+        const int number = *p == '*' ? index : 2 * index + (*p == '>');
+        n += (size_t)snprintf(out + n, NAME_MAX_LEN - n, "%d", number);
         index = expert;
     }
     snprintf(out + n, NAME_MAX_LEN - n, "%s", suffix);
@@ -481,7 +482,7 @@ struct weight *loader_host_matrix(struct loader *l, const float *x, int64_t rows
     return l->failed ? NULL : loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
 }
 
-float *loader_ones(struct loader *l, uint32_t n)
+float *loader_constants(struct loader *l, uint32_t n, float value)
 {
     float *host = malloc(n * sizeof(*host));
     if (!host) {
@@ -489,7 +490,7 @@ float *loader_ones(struct loader *l, uint32_t n)
         return NULL;
     }
     for (uint32_t i = 0; i < n; i++)
-        host[i] = 1;
+        host[i] = value;
     float *v = loader_host_vector(l, host, n);
     free(host);
     return v;

@@ -133,6 +133,10 @@ struct weight *loader_pack_scaled(struct loader *l, struct mat_part p, enum role
                                   enum quant quant);
 float *loader_scaled_bias(struct loader *l, enum role role, enum role scale, int layer, uint32_t n);
 
+/* Elements `s` of the vector [n] with a whole name, times `by`, and then squared. */
+float *loader_factors(struct loader *l, enum role role, int layer, uint32_t n, struct slice s,
+                      float by, bool squared);
+
 /* decoder_load.c: the norm [hidden] of a role; the scheme of the head if the layers are
  * quantised. */
 struct norm loader_norm(struct loader *l, enum role role, int layer);
@@ -148,8 +152,9 @@ float *loader_weight_vector(struct loader *l, enum role role, int layer, uint32_
 float *loader_norm_vector(struct loader *l, enum role role, int layer, uint32_t n, float plus);
 /* Elements `s` of such a weight [n]. */
 float *loader_weight_slice(struct loader *l, enum role role, int layer, uint32_t n, struct slice s);
-/* Weights of a norm without stored weights. */
-float *loader_ones(struct loader *l, uint32_t n);
+/* n equal numbers; weights of a norm without stored weights. */
+float *loader_constants(struct loader *l, uint32_t n, float value);
+static inline float *loader_ones(struct loader *l, uint32_t n) { return loader_constants(l, n, 1); }
 /* n numbers of the host's, or a matrix of them in fp32. NULL after an error. */
 float *loader_host_vector(struct loader *l, const float *x, uint32_t n);
 struct weight *loader_host_matrix(struct loader *l, const float *x, int64_t rows, int64_t cols);

@@ -1,4 +1,5 @@
-/* loader_scaled.c - rows of a matrix or a bias times the numbers of a vector. */
+/* loader_scaled.c - rows of a matrix or a bias times the numbers of a vector; vectors times a
+ * number. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/loader.h"
 #include <assert.h>
@@ -49,5 +50,24 @@ float *loader_scaled_bias(struct loader *l, enum role role, enum role scale, int
     void *copy = (void *)(uintptr_t)p.data;
     float *v = loader_vector(l, &p, 1, 0);
     free(copy);
+    return v;
+}
+
+float *loader_factors(struct loader *l, enum role role, int layer, uint32_t n, struct slice s,
+                      float by, bool squared)
+{
+    const struct mat_part p = loader_table(l, role, layer, "", n, 1);
+    float *host = malloc((s.n ? s.n : 1) * sizeof(*host));
+    if (!host) {
+        loader_nomem(l);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < s.n; i++) {
+        host[i] = p.data ? by * number_at(p.data, p.dtype, s.first + i) : 1;
+        host[i] *= squared ? host[i] : 1;
+    }
+    loader_drop(l);
+    float *v = loader_host_vector(l, host, s.n);
+    free(host);
     return v;
 }

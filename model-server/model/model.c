@@ -162,7 +162,8 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "blocks that layers share";
     else if (d->spec.cca.first && !(d->ops->linear_heads && d->ops->conv && d->ops->beside))
         missing = "compressed convolutional attention";
-    else if ((d->spec.moe.router_width || d->spec.affine) && !d->ops->gate_norm)
+    else if ((d->spec.moe.router_width || d->spec.affine || d->spec.sphere.rate != 0) &&
+             !d->ops->gate_norm)
         missing = "products of rows with vectors";
     else if (d->spec.moe.early_router && !d->ops->beside)
         missing = "routers that read the stream before attention";
@@ -445,8 +446,7 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     if (check_states(m, e))
         return -1;
     if (o->n_adapters || o->extra_adapters) {
-        if (d->spec.layers[d->spec.n_layers - 1].same_as || d->spec.apart.buckets ||
-            d->spec.attends_text)
+        if (spec_repeats(&d->spec) || d->spec.apart.buckets || d->spec.attends_text)
             return err_set(e, ERR_VALIDATION, "adapters of %s models are not supported",
                            m->info.type);
         const struct lora_base base = {arch, &d->spec, &d->split};

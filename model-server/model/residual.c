@@ -11,6 +11,8 @@ const struct residual_ops *residual_of(const struct decoder_spec *s)
         return &residual_mixed;
     if (s->affine)
         return &residual_affine;
+    if (s->sphere.rate != 0)
+        return &residual_sphere;
     return s->norms == NORM_STREAM ? &residual_norms
            : s->norms == NORM_SUM  ? &residual_sums
                                    : &residual_plain;

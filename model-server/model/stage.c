@@ -17,6 +17,8 @@ static bool may_end(const struct decoder_spec *s, uint32_t at)
         return false;
     if (s->moe.router_width && at < s->n_layers) /* its sum goes from layer to layer */
         return false;
+    if (s->sphere.before_turns && at < s->n_layers) /* what the first layers made */
+        return false;
     if (s->rwkv.decay && at < s->n_layers) /* the first layer's values as well */
         return false;
     for (uint32_t i = at; i < s->n_layers; i++) {

@@ -53,7 +53,7 @@ static int check(const struct walk *w, struct err *e)
                        "layers of a %s model are stored in pairs: they cannot be walked through "
                        "one by one",
                        w->type);
-    if (s->layers[s->n_layers - 1].same_as)
+    if (spec_repeats(s))
         return err_set(e, ERR_VALIDATION,
                        "layers of a %s model share their weights: they cannot be walked through "
                        "one by one",

@@ -50,7 +50,7 @@ PHI4 = dict(  # small towers, which are not stored
                       depthwise_separable_out_channel=16, nemo_conv_channels=8),
 )
 # Where the usual spread would leave a part of the arithmetic without effect: sinks, the clamps of the activation.
-SPREAD = {"sinks": 1.5, "qk_norm.temp": 1.0, "lambda_q1": 0.4, "lambda_k1": 0.4, "gate_up_proj": 0.4, "hc.scale": 0.5, "hc_scale": 0.5, "hc.base": 0.7, "hc_base": 0.7, "kpool_compress_ape": 0.7, "position_bias": 0.7}
+SPREAD = {"sqk": 0.004, "s_gate": 0.004, "lambda_1": 0.006, "lambda_2": 0.006, "lm_head.logit_scale": 0.005, "sinks": 1.5, "qk_norm.temp": 1.0, "lambda_q1": 0.4, "lambda_k1": 0.4, "gate_up_proj": 0.4, "hc.scale": 0.5, "hc_scale": 0.5, "hc.base": 0.7, "hc_base": 0.7, "kpool_compress_ape": 0.7, "position_bias": 0.7}
 CHAMELEON_IDS = {"<image>": 8} | {f"IMGIMG{chr(65 + i // 10)}{chr(65 + i % 10)}Z": 330 + i for i in range(40)}  # none is in a prompt
 CHAMELEON_VQ = dict(embed_dim=16, num_embeddings=40, base_channels=32, channel_multiplier=[1], num_res_blocks=1, latent_channels=16, resolution=16)
 CASES = {
@@ -116,6 +116,10 @@ CASES = {
     "chameleon": dict(model_type="chameleon", vocab_size=384, vocabulary_map=CHAMELEON_IDS, vq_config=CHAMELEON_VQ, attention_bias=True, rope_parameters=THETA),
     "chameleon_swin": dict(model_type="chameleon", vocabulary_map={"<image>": 8}, vq_config=CHAMELEON_VQ, num_attention_heads=4, num_key_value_heads=4, swin_norm=True,
                            rms_norm_eps=1e-3, rope_parameters=THETA),
+    "dory": dict(model_type="dory", num_hidden_layers=8, head_dim=16, sliding_window=20, n_input_layers=2, n_output_layers=3, n_recurrent_loops=3,
+                 attention_bias=True, mlp_bias=True),
+    "dory_once": dict(model_type="dory", num_hidden_layers=4, head_dim=24, n_input_layers=1, n_output_layers=0, n_recurrent_loops=1, tie_word_embeddings=True,
+                      layer_types=["full_attention", "sliding_attention"] * 2, sliding_window=16, initializer_range=0.05, ngpt_alpha_init=0.2),
     "persimmon": dict(model_type="persimmon", rope_parameters=dict(THETA, partial_rotary_factor=0.5)),
     "persimmon_plain": dict(model_type="persimmon", qk_layernorm=False, hidden_act="gelu", rope_parameters=dict(THETA, partial_rotary_factor=1.0)),
     "gpt_neox_japanese": dict(model_type="gpt_neox_japanese", intermediate_multiple_size=2, tie_word_embeddings=False,
@@ -683,6 +687,7 @@ CASES = {
 
 # The same models under the names and in the shapes that transformers 5 has in memory, as save_original_format=False saves them.
 IN_MEMORY = (
+    "dory_once",
     "hy_v3",
     "mixtral_window", "granitemoe", "phimoe", "lfm2_moe", "longcat_flash", "afmoe", "sarvam_moe", "nemotron_h_latent", "jamba", "kimi_linear",
     "bailing_hybrid", "minimax", "ernie4_5_vl",
@@ -1546,6 +1551,18 @@ def as_step3p5(t, c):
     return {}, c
 
 
+def as_dory(t, c):
+    """The files of NVIDIA's repository: attention and MLP are layers of their own."""
+    def name(k):
+        if not k.startswith("model.layers."):
+            return k.replace("model.embed_tokens.", "backbone.embeddings.")
+        i, part = k.split(".", 3)[2:]
+        part = {"lambda_1": "attn_alpha", "lambda_2": "mlp_alpha"}.get(part, part)
+        own = part.replace("self_attn.gate_proj", "mixer.g_proj").replace("self_attn.", "mixer.").replace("mlp.", "mixer.")
+        return f"backbone.layers.{2 * int(i) + part.startswith('mlp')}.{own}"
+    return {name(k): v for k, v in t.items()}, c
+
+
 def as_rwkv7_joined(t, c):
     """Earlier files of flash-linear-attention: the six mixes of a layer in one tensor."""
     mixes = {k: torch.cat([t.pop(f"{k}.x_{what}") for what in "rwkvag"]).reshape(6, -1)
@@ -1570,7 +1587,7 @@ def as_ernie_vl(t, c):
     return {}, c
 
 
-AS = {"ernie4_5_vl_hub": as_ernie_vl, "step3p5": as_step3p5, "hunyuan_ocr": as_hunyuan_ocr, "rwkv7_joined": as_rwkv7_joined, "nemotron_nas": as_nemotron_nas, "openelm": as_openelm, "phi4_multimodal": as_phi4, "phi4mm": as_phi4mm, "bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
+AS = {"ernie4_5_vl_hub": as_ernie_vl, "step3p5": as_step3p5, "hunyuan_ocr": as_hunyuan_ocr, "rwkv7_joined": as_rwkv7_joined, "dory": as_dory, "nemotron_nas": as_nemotron_nas, "openelm": as_openelm, "phi4_multimodal": as_phi4, "phi4mm": as_phi4mm, "bitnet_online": as_bitnet("autobitlinear", "online"), "bitnet_packed": as_bitnet("autobitlinear", "offline"),
       "bitlinear": as_bitnet("bitlinear", "offline"), "olmo_hybrid": as_olmo_hybrid, "mimo_v2_flash_hub": as_mimo, "ling_1": as_ling_1, "deepseek_moe": as_deepseek, "minimax_text_01": as_minimax_text_01, "kimi_linear_hub": as_kimi, "minimax_m3_hub": as_minimax_m3, "hy_v4_three": lambda t, c: (t, c), "deepseek_v4_two": lambda t, c: (t, c), "axk2_light": lambda t, c: (t, c), "bailing_hybrid": as_ling_caps, "bailing_hybrid_hub": as_ling_3, "bailing_moe": as_bailing, "internlm": as_internlm, "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
       "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen, "mimo": as_mimo_7b, "pangu_embedded": as_pangu, "orion": as_orion,
       "teleflm": as_teleflm, "maincoder": as_maincoder, "jais": as_jais, "codeshell": as_codeshell, "telechat": as_telechat, "telechat_kv": as_telechat,

@@ -60,6 +60,7 @@ static const char *const dirs[] = {
     "build/golden/arch/zaya",
     "build/golden/arch/zaya_wide",
     "build/golden/arch/rwkv7",
+    "build/golden/arch/dory",
     "build/golden/arch/chameleon_swin", /* without logits of -FLT_MAX */
     "build/golden/arch/diffllama",
     "build/golden/arch/diffllama_bias",

@@ -1,5 +1,6 @@
 /* dense.c - the feed-forward of one MLP: down(act(up(x))), or down(act(gate(x)) * up(x)) (arXiv
  * 2002.05202). */
+#include "model-server/backend/numbers.h"
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
 #include <math.h>
@@ -62,6 +63,29 @@ static void load_factors(struct loader *l, struct dense *y, uint32_t ffn)
     free(host);
 }
 
+/* Of gates and ups, which the checkpoint has. */
+static void load_sphere(struct loader *l, struct dense *y, int layer, struct slice f)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const uint32_t ffn = spec_ffn(s, (uint32_t)layer);
+    static const enum role roles[] = {W_SPHERE_MLP_GATE, W_SPHERE_MLP_UP};
+    float *host = malloc(2 * (size_t)f.n * sizeof(*host));
+    if (!host) {
+        loader_nomem(l);
+        return;
+    }
+    for (uint32_t half = 0; half < 2; half++) {
+        const struct mat_part p = loader_table(l, roles[half], layer, "", ffn, 1);
+        for (uint32_t i = 0; i < f.n; i++)
+            host[half * f.n + i] =
+                p.data ? s->sphere.mlp * number_at(p.data, p.dtype, f.first + i) : 1;
+        loader_drop(l);
+    }
+    y->factors = loader_host_vector(l, host, 2 * f.n);
+    y->norm = loader_constants(l, f.n, 1 / sqrtf((float)ffn));
+    free(host);
+}
+
 static void load_clips(struct loader *l, struct dense *y, int layer, uint32_t ffn)
 {
     static const enum role gated_up[] = {W_CLIP_GATE, W_CLIP_UP}, down[] = {W_CLIP_DOWN};
@@ -98,7 +122,9 @@ static void *load(struct loader *l, uint32_t at)
                            : loader_pack(l, parts, 1, l->d->dtype, l->d->quant);
     if (s->xielu)
         load_xielu(l, y, layer);
-    if (s->sub_norms)
+    if (s->sphere.rate != 0)
+        load_sphere(l, y, layer, f);
+    else if (s->sub_norms)
         y->norm = loader_weight_slice(l, W_MLP_SUB_NORM, layer, spec_ffn(s, at), f);
     if (s->clips)
         load_clips(l, y, layer, f.n);

@@ -78,6 +78,8 @@ static void gate(struct decoder *d, const struct attention *a, struct sub_step *
     float *by = work_take(&t->work, t->total, width);
     layer_project(d, t->layer, &(struct projection){a->gate, a->gate_bias, LORA_Q_GATE, width}, by,
                   t->in, d->spec.hidden, t->tokens);
+    if (a->gate_factors)
+        layer_times(d, by, t->tokens, width, a->gate_factors);
     if (by_head) {
         d->ops->gate_rows(d->dev, att, t->tokens * s.heads, s.v_dim, by,
                           d->spec.attn_gate == ATTN_GATE_SOFTPLUS_BY_HEAD);

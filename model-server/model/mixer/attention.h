@@ -11,7 +11,7 @@ struct attention {
     struct weight *qkv_embedded; /* the same of the embedding, or NULL */
     struct weight *o;            /* [hidden, heads * v_dim] */
     struct weight *gate;         /* [heads * v_dim, hidden], or NULL */
-    float *qkv_bias, *o_bias, *gate_bias;
+    float *qkv_bias, *o_bias, *gate_bias, *gate_factors;
     float *q_norm, *k_norm;           /* [head_dim], or of all this rank's heads */
     float *q_norm_bias, *k_norm_bias; /* [head_dim] with QK_NORM_LAYER */
     float *v_norm;                    /* [v_dim] ones */

@@ -177,6 +177,10 @@ static void load_gate_apart(struct loader *l, struct attention *a, int layer)
     a->gate = loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
     if (s->attn_gate_bias)
         a->gate_bias = load_head_numbers(l, W_ATTN_GATE_BIAS, layer, heads, dim);
+    if (s->sphere.rate != 0)
+        a->gate_factors =
+            loader_factors(l, W_SPHERE_GATE, layer, all * dim,
+                           (struct slice){heads.first * dim, heads.n * dim}, s->sphere.gate, true);
 }
 
 /* The rows of the gate after each head's q, or their biases. */
@@ -330,6 +334,10 @@ static void load_qk_norms(struct loader *l, struct attention *a, int layer)
             a->q_norm = loader_ones(l, dim);
             a->k_norm = loader_ones(l, dim);
         }
+    } else if (s->sphere.rate != 0) {
+        a->q_norm = loader_factors(l, W_SPHERE_Q, layer, spec_heads(s, (uint32_t)layer) * dim,
+                                   (struct slice){h.first * dim, h.n * dim}, s->sphere.q, true);
+        a->k_norm = loader_ones(l, g.n * dim);
     } else if (s->qk_norm == QK_NORM_BY_HEAD && named_by_head(l, W_Q_NORM)) {
         a->q_norm = load_norms_by_head(l, W_Q_NORM, layer, dim, h);
         a->k_norm = load_norms_by_head(l, W_K_NORM, layer, dim, g);
@@ -350,6 +358,10 @@ static void load_sub_norm(struct loader *l, struct attention *a, int layer)
 {
     const uint32_t dim = spec_v_dim(&l->d->spec, (uint32_t)layer);
     const struct slice h = l->d->split.heads;
+    if (l->d->spec.sphere.rate != 0) {
+        a->sub_norm = loader_constants(l, h.n * dim, 1 / sqrtf((float)(l->d->spec.n_heads * dim)));
+        return;
+    }
     a->sub_norm = loader_weight_slice(l, W_ATTN_SUB_NORM, layer, l->d->spec.n_heads * dim,
                                       (struct slice){h.first * dim, h.n * dim});
 }
@@ -479,9 +491,9 @@ void *attention_load(struct loader *l, uint32_t layer)
 void attention_free(struct decoder *d, void *self)
 {
     struct attention *a = self;
-    float *vectors[] = {a->qkv_bias, a->o_bias,   a->gate_bias,   a->q_norm,
-                        a->k_norm,   a->v_norm,   a->sinks,       a->alibi,
-                        a->near,     a->sub_norm, a->q_norm_bias, a->k_norm_bias};
+    float *vectors[] = {a->gate_factors, a->qkv_bias,    a->o_bias,     a->gate_bias, a->q_norm,
+                        a->k_norm,       a->v_norm,      a->sinks,      a->alibi,     a->near,
+                        a->sub_norm,     a->q_norm_bias, a->k_norm_bias};
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
         d->ops->free(d->dev, vectors[i]);
     layer_free_weight(d, a->qkv);

@@ -6,6 +6,7 @@
 #define ZAYA      "\"model_type\":\"zaya\",\"router_hidden_size\":16," SIZES
 #define ERNIE_VL  "\"model_type\":\"ernie4_5_moe_vl\",\"moe_intermediate_size\":[16,8]," SIZES
 #define RWKV      "\"model_type\":\"rwkv7\",\"head_dim\":16," SIZES
+#define DORY      "\"model_type\":\"dory\",\"n_input_layers\":1,\"n_output_layers\":0," SIZES
 #define CHAMELEON "\"model_type\":\"chameleon\"," SIZES
 #define STEP      "\"model_type\":\"step3p5\"," SIZES
 static void what_is_not_supported_is_refused_by_name(void **state)
@@ -320,6 +321,13 @@ static void what_is_not_supported_is_refused_by_name(void **state)
          "`vocabulary_map`: `IMGIMGBZ` is no id"},
         {"\"vocabulary_map\":{\"IMGIMGBZ\":\"4\"}", CHAMELEON,
          "`vocabulary_map`: `IMGIMGBZ` is no id"},
+        {"\"recurrent_kv_cache_mode\":\"last_loop\"", DORY,
+         "`recurrent_kv_cache_mode`: last_loop is not supported"},
+        {"\"n_recurrent_layers\":2", DORY, "`n_output_layers` are not the layers"},
+        {"\"n_input_layers\":0", DORY, "`n_input_layers`: 0 is not supported"},
+        {"\"n_recurrent_loops\":512", DORY, "`n_recurrent_loops`: more than 512 layers"},
+        {"\"ngpt_alpha_init\":0", DORY, "`ngpt_alpha_init`: 0 is not supported"},
+        {"\"layer_types\":[\"mlp\",\"mlp\"]", DORY, "layers of type `mlp` are not supported"},
         {"\"n_head\":6",
          "\"model_type\":\"codegen\",\"n_embd\":48,\"n_layer\":2,\"vocab_size\":320",
          "`n_head` must be a multiple of 4"},

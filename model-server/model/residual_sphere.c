@@ -1,0 +1,120 @@
+/* residual_sphere.c - one residual stream of length 1 (nGPT, arXiv 2410.01131). With n the stream
+ * divided by its length and r a sublayer's result divided by its own, the stream becomes
+ * n + a (r - n) with a rate a of each number: two norms, whose weights are 1 - a and a.
+ *
+ * Some layers may run in turns, whose input is the last one's result plus that of the layers
+ * before the first turn, both of length 1; scratch.carried keeps the latter. */
+#include "model-server/backend/numbers.h"
+#include "model-server/model/decoder_impl.h"
+#include "model-server/model/loader.h"
+#include "model-server/model/residual.h"
+#include <math.h>
+#include <stdlib.h>
+
+struct move {
+    struct norm keep, add; /* of the stream and of the result */
+};
+struct sphere_layer {
+    struct move of[2]; /* the mixer's and the feed-forward's */
+};
+
+/* ---------------------------------------------------------------- loading */
+
+/* `host`: memory for two vectors. */
+static struct move load_move(struct loader *l, enum role role, int layer, float *host)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const uint32_t n = s->hidden;
+    const float each = 1 / sqrtf((float)n); /* norms divide by the root of the mean square */
+    const struct mat_part p = loader_table(l, role, layer, "", n, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        const float rate = p.data ? fabsf(s->sphere.rate * number_at(p.data, p.dtype, i)) : 0;
+        host[i] = (1 - rate) * each;
+        host[n + i] = rate * each;
+    }
+    loader_drop(l);
+    struct move y;
+    y.keep = y.add = (struct norm){.kind = NORM_RMS, .eps = spec_norm_eps(s, n)};
+    y.keep.w = loader_host_vector(l, host, n);
+    y.add.w = loader_host_vector(l, host + n, n);
+    return y;
+}
+
+struct sphere_layer *decoder_sphere_load_layer(struct loader *l, uint32_t layer)
+{
+    struct sphere_layer *y = calloc(1, sizeof(*y));
+    float *host = malloc(2 * (size_t)l->d->spec.hidden * sizeof(*host));
+    if (!y || !host) {
+        free(y), free(host);
+        loader_nomem(l);
+        return NULL;
+    }
+    y->of[0] = load_move(l, W_SPHERE_RATE, (int)layer, host);
+    y->of[1] = load_move(l, W_SPHERE_RATE_FFN, (int)layer, host);
+    free(host);
+    return y;
+}
+
+void decoder_sphere_free_layer(struct decoder *d, struct sphere_layer *y)
+{
+    for (int i = 0; y && i < 2; i++) {
+        layer_free_norm(d, &y->of[i].keep);
+        layer_free_norm(d, &y->of[i].add);
+    }
+    free(y);
+}
+
+/* ---------------------------------------------------------------- in a step */
+
+static const float *in(const struct decoder *d, uint32_t i, enum sub sub)
+{
+    (void)i, (void)sub;
+    return d->scratch.n;
+}
+
+static const struct norm *post(const struct decoder *d, uint32_t i, enum sub sub)
+{
+    return &d->layers[i].sphere->of[sub == SUB_FFN].add;
+}
+
+static void enter(struct decoder *d, uint32_t i, const struct decoder_part *p)
+{
+    if (i < d->stage.first + d->stage.n)
+        d->ops->norm(d->dev, decoder_rows(d, d->scratch.n, p), decoder_rows(d, d->scratch.x, p),
+                     p->n, d->spec.hidden, &d->layers[i].mixer_norm);
+}
+
+/* After layer i, with which a turn ends, or the layers before the first one. */
+static void turn(struct decoder *d, uint32_t i, const struct decoder_part *p)
+{
+    const uint32_t hidden = d->spec.hidden;
+    float *x = decoder_rows(d, d->scratch.x, p), *first = decoder_rows(d, d->scratch.carried, p);
+    if (i + 1 == d->spec.sphere.before_turns)
+        d->ops->norm(d->dev, first, x, p->n, hidden, &d->final_norm);
+    d->ops->norm(d->dev, x, x, p->n, hidden, &d->final_norm);
+    d->ops->add_norm(d->dev, NULL, x, first, 1, p->n, hidden, NULL);
+    enter(d, i + 1, p);
+}
+
+static void write(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
+{
+    const uint32_t hidden = d->spec.hidden;
+    float *x = decoder_rows(d, d->scratch.x, p);
+    const bool last = i + 1 >= d->stage.first + d->stage.n;
+    const bool turns = sub == SUB_FFN && d->spec.layers[i].turn_ends;
+    const struct norm *next = sub == SUB_MIXER ? &d->layers[i].ffn_norm
+                              : last || turns  ? NULL
+                                               : &d->layers[i + 1].mixer_norm;
+    d->ops->norm(d->dev, x, x, p->n, hidden, &d->layers[i].sphere->of[sub == SUB_FFN].keep);
+    d->ops->add_norm(d->dev, decoder_rows(d, d->scratch.n, p), x, decoder_rows(d, d->scratch.r, p),
+                     1, p->n, hidden, next);
+    if (turns)
+        turn(d, i, p);
+}
+
+const struct residual_ops residual_sphere = {.name = "sphere",
+                                             .begin = decoder_embed,
+                                             .enter = enter,
+                                             .in = in,
+                                             .post = post,
+                                             .write = write};
