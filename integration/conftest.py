@@ -23,7 +23,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of numpy in each worker: m
 
 @pytest.fixture
 def small_caches(monkeypatch):
-    """For files that start a service for each case and ask little of it: half of a start's system time are pages of the cache."""
+    """For files that start a service for each case and ask little of it: half of the time of their shards in the kernel are pages of the cache."""
     monkeypatch.setenv("KV_CACHE_MEMORY", "2e7")
 
 
