@@ -195,6 +195,14 @@ def own(t, r, c, n, heads):
                                 SLIDE: dict(rope_type="default", rope_theta=r.choice([1e4, 5e4]))}
         c["layer_types"] = layer_types(r, t, n, [SLIDE, FULL])
         c["sliding_window"] = c.get("sliding_window") or 20
+    if t == "dory":
+        n = c["num_hidden_layers"] = max(n, 3)
+        first = r.choice([1, 1, 2]) if n > 3 else 1
+        last = r.choice([0, 1]) if n - first > 1 else 0
+        c |= dict(rope_parameters={FULL: dict(rope_type="default", rope_theta=r.choice([1e4, 1e7])), SLIDE: dict(rope_type="default", rope_theta=1e4)},
+                  layer_types=layer_types(r, t, n, [SLIDE, FULL]), sliding_window=c.get("sliding_window") or 20, head_dim=c.get("head_dim") or 16,
+                  n_input_layers=first, n_output_layers=last, n_recurrent_layers=r.choice([None, n - first - last]),
+                  n_recurrent_loops=r.choice([1, 2, 3]), initializer_range=r.choice([0.0177, 0.05]), ngpt_alpha_init=r.choice([0.05, 0.2]))
     if t == "zaya":
         at = lambda theta: dict(rope_type="default", rope_theta=theta, partial_rotary_factor=r.choice([0.5, 1.0]))
         kv = r.choice([2, 4]) if heads == 8 else 2
