@@ -13,6 +13,7 @@
 // fuzz-sources: router/generate/constrain.c common/json/exact.c common/tokenizer/regex.c
 // fuzz-sources: common/tokenizer/regex_translate.c common/model_file.c common/gguf/*.c
 // fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
+// fuzz-sources: common/tokenizer/longest.c
 // fuzz-sources: common/tokenizer/scored.c common/tokenizer/folder*.c
 // fuzz-sources: common/tokenizer/sentencepiece.c router/call/prompt.c common/thought_marks.c
 // fuzz-sources: common/image/data_url.c router/api/gemini/request.c router/api/gemini/contents.c

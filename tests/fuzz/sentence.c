@@ -3,6 +3,7 @@
 
 // fuzz-sources: common/sentence.c common/buf.c common/err.c common/json/json.c common/utf8.c
 // fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
+// fuzz-sources: common/tokenizer/longest.c
 // fuzz-sources: common/tokenizer/vocab.c common/file_map.c common/tokenizer/scored.c
 // fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c
 // fuzz-sources: common/first_module.c
