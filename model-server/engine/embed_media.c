@@ -12,7 +12,7 @@ int shown_open(struct shown_texts *s, struct pictures *p, const struct model_tex
         return 0;
     if (!p)
         return err_set(e, ERR_VALIDATION, "this model reads text only");
-    if (!(s->media = calloc(n, sizeof(*s->media))))
+    if (!(s->media = calloc(n, sizeof(struct media *))))
         return err_nomem(e);
     s->n = n;
     s->alone = pictures_alone(p);

@@ -3,6 +3,7 @@
 #include "common/json/json.h"
 #include "router/chat/pictures.h"
 #include "router/media/media.h"
+#include <assert.h>
 #include <string.h>
 
 enum { MOST_PARTS = 2048 }; /* of an input */
@@ -60,6 +61,7 @@ bool texts_show(struct call *c, struct body *b, const char *key, const struct sh
     for (uint32_t i = 0; ok && i < n; i++) {
         if (parts[i].text)
             continue;
+        assert(parts[i].url);
         struct ask_image *to = &images[q->n_images++];
         *to = (struct ask_image){.url = url_of(c, parts[i].url)};
         ok = to->url != NULL;

@@ -15,10 +15,14 @@
 // fuzz-sources: common/tokenizer/longest.c
 // fuzz-sources: common/tokenizer/scored.c common/tokenizer/folder*.c
 // fuzz-sources: common/tokenizer/sentencepiece.c
-// fuzz-sources: common/first_module.c
+// fuzz-sources: common/first_module.c router/call/embed_images.c router/chat/pictures.c
+// fuzz-sources: common/image/data_url.c
 #include "common/json/json.h"
 #include "router/api/gemini/gemini.h"
+#include "router/api/openai/chat_completion.h"
 #include "router/call/embed_body.h"
+#include "router/chat/parts.h"
+#include "router/media/media.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +56,36 @@ const struct infer_limits *edge_limits(const struct edge *g)
     return g->has_keys ? &rerank : &embed;
 }
 
+/* A model with images, unless the edge has keys. */
+struct media edge_media(const struct edge *g)
+{
+    static char any;
+    return (struct media){.vision = g->has_keys ? NULL : (const struct vision *)(const void *)&any};
+}
+const char *vision_marker(const struct vision *v) { return (void)v, "<image>"; }
+const char *vision_marker_around(const struct vision *v) { return (void)v, "(<image>)"; }
+bool parts_is_thought(const cJSON *part) { return (void)part, false; }
+/* Templates are in another fuzzer, body. */
+const struct ask *chat_prompt_alone(struct call *c, struct body *b, struct object root)
+{
+    static const struct ask prompt = {.inputs = "a prompt", .n_inputs = sizeof("a prompt") - 1};
+    (void)c;
+    if (!cJSON_IsArray(json_get(root.json, "messages")))
+        body_mistyped(b, root, "messages", json_get(root.json, "messages"), "a sequence");
+    return b->failed ? NULL : &prompt;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void check_shown(const struct text_input *in)
+{
+    const struct ask *q = in->shown;
+    if (in->text || in->ids || strlen(q->inputs) != q->n_inputs)
+        abort();
+    for (uint32_t i = 0; i < q->n_images; i++)
+        if (strlen(q->images[i].url) != q->images[i].n_url)
+            abort();
+}
 
 /* Every input is a text, a pair or ids, whole. Returns how many tokens stand for them here. */
 static size_t check_inputs(struct embed_text *out)
@@ -62,7 +95,9 @@ static size_t check_inputs(struct embed_text *out)
         abort();
     for (uint32_t i = 0; i < asked.n; i++) {
         const struct text_input *in = &asked.in[i];
-        if (in->text ? strlen(in->text) != in->n : !in->ids || !in->n_ids)
+        if (in->shown)
+            check_shown(in);
+        else if (in->text ? strlen(in->text) != in->n : !in->ids || !in->n_ids)
             abort();
         if (in->second && strlen(in->second) != in->n_second)
             abort();
