@@ -5,6 +5,7 @@ import json
 import shutil
 
 import pytest
+import requests
 from serving import DATA, ROOT, Service, data
 
 ARGS = ["--task", "embed", "--max-batch-prefill-tokens", 1024, "--payload-limit", 20000000]
@@ -74,6 +75,11 @@ def test_vectors_are_transformers(family, shards):
 def qwen():
     with Service(data("vision/qwen3_vl"), args=[*ARGS, "--max-images", 3]) as s:
         yield s
+
+
+def test_what_info_says(qwen):
+    info = requests.get(qwen.url + "/info").json()
+    assert info["input_modalities"] == ["text", "image"] and info["model_pipeline_tag"] is None, "it generates no text"
 
 
 def test_cohere_has_images(qwen):

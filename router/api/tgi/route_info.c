@@ -81,7 +81,8 @@ static void reply(struct call *c)
     buf_json_str(out, g->model_id, strlen(g->model_id));
     text(out, "model_sha", g->model_sha);
     const bool takes_images = open && edge_media(g).vision;
-    text(out, "model_pipeline_tag", takes_images ? "image-text-to-text" : NULL);
+    const bool answers = g->limits.task <= TASK_GENERATE;
+    text(out, "model_pipeline_tag", takes_images && answers ? "image-text-to-text" : NULL);
     text(out, "model_dtype", open ? g->limits.dtype : NULL);
     text(out, "model_device_type", open ? g->limits.device : NULL);
     text(out, "quantize", open && *g->limits.quantize ? g->limits.quantize : NULL);
