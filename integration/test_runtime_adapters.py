@@ -17,7 +17,7 @@ from deep import deep
 from serving import DEMO, SLOW, Service, free_port, wait_for
 from shard import stubs
 from test_adapters import PROMPTS, ask, make_adapter
-from test_replicas import ready, replicas, series
+from test_replicas import Router, Shard, ready, replicas, series
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +49,10 @@ def refused(r, status, words):
     assert words in error["message"] and error["type"] == "invalid_request_error", error
 
 
-def on_socket(socket, rpc, /, **fields):
+def on_target(target, rpc, /, **fields):
     """Behind the router's back."""
     pb = stubs()
-    with grpc.insecure_channel(f"unix:{socket}") as channel:
+    with grpc.insecure_channel(target) as channel:
         return channel.unary_unary(
             f"/generate.v3.TextGenerationService/{rpc}",
             request_serializer=lambda m: m.SerializeToString(),
@@ -61,7 +61,7 @@ def on_socket(socket, rpc, /, **fields):
 
 
 def on_rank(s, rank, rpc, **fields):
-    return on_socket(f"{s.folder}/shard-{rank}", rpc, **fields)
+    return on_target(f"unix:{s.folder}/shard-{rank}", rpc, **fields)
 
 
 def listed(s, rank):
@@ -298,14 +298,14 @@ def two_replicas(model, *args):
         yield s
 
 
-def sockets(s):
+def targets(s):
     """Of the groups of shards."""
-    return sorted(r["name"].removeprefix("unix:") for r in replicas(s))
+    return sorted(r["name"] for r in replicas(s))
 
 
 def everywhere(s):
     """What each group lists behind the router's back."""
-    return [[a.name for a in on_socket(path, "Info").adapters] for path in sockets(s)]
+    return [[a.name for a in on_target(t, "Info").adapters] for t in targets(s)]
 
 
 def asked_of_both(s, want, prompt, name):
@@ -330,10 +330,10 @@ def test_replicas_have_the_same_adapters(made, want):
         refused(load(s, "x", made["green"] / "none"), 404, "no such folder")
         refused(unload(s, "x"), 404, "The lora adapter 'x' cannot be found.")
         # one group has no place for it: the other one gives it back
-        on_socket(sockets(s)[1], "LoadAdapter", name="secret", path=str(made["red"]))
+        on_target(targets(s)[1], "LoadAdapter", name="secret", path=str(made["red"]))
         refused(load(s, "green", made["green"]), 400, "no place")
         assert names(s) == ["red", "blue"] and everywhere(s) == [["red", "blue"], ["red", "blue", "secret"]]
-        on_socket(sockets(s)[1], "UnloadAdapter", name="secret")
+        on_target(targets(s)[1], "UnloadAdapter", name="secret")
         done(unload(s, "red"), "'red' removed")
         assert names(s) == ["blue"] and everywhere(s) == [["blue"]] * 2
         refused(s.post("/v1/completions", {"model": "red", "prompt": "x"}), 404, "red")
@@ -397,6 +397,33 @@ def test_replicas_that_are_lost_beside_changes(made, want):
         assert names(s) == []
         done(load(s, "blue", made["blue"]), "'blue' added")
         assert everywhere(s) == [["blue"]] * 2
+
+
+def test_another_router_finds_what_was_loaded(made, want):
+    """It does not know the path: a replica without the adapter waits until it is unloaded."""
+    ports = [free_port(), free_port()]
+    some = ["--max-runtime-adapters", 2]
+    shards = [Shard(DEMO, p, *some) for p in ports]
+    args = ["--replica-address", ",".join(f"127.0.0.1:{p}" for p in ports), "--shard-return-timeout", 60]
+    try:
+        r = Router(DEMO, *args)
+        wait_for(lambda: ready(r) == 2, 60)
+        done(load(r, "blue", made["blue"]), "'blue' added")
+        r.stop(signal.SIGKILL)
+        shards[1].stop(signal.SIGKILL)
+        r = Router(DEMO, *args)
+        assert names(r) == ["blue"] and ask(r, PROMPTS[0], "blue") == want[PROMPTS[0], "blue"]
+        shards[1] = Shard(DEMO, ports[1], *some)
+        r.wait_log("it does not serve the adapter `blue`")
+        done(load(r, "red", made["red"]), "'red' added")
+        assert ready(r) == 1
+        done(unload(r, "blue"), "'blue' removed")
+        wait_for(lambda: ready(r) == 2, 60)
+        assert [[a.name for a in on_target(f"127.0.0.1:{p}", "Info").adapters] for p in ports] == [["red"]] * 2
+        assert r.stop() == 0
+    finally:
+        for p in shards:
+            p.stop(signal.SIGKILL)
 
 
 def test_unloading_waits_for_users_at_all_replicas(made, tmp_path):

@@ -112,7 +112,7 @@ static const struct served_adapter *differing(const struct served_adapters *a,
     return NULL;
 }
 
-/* 1: one change was made; 0: the lists are equal; -1: they cannot be. */
+/* 1: one change was made; 0: the lists are equal; -1: a change failed; -2: they cannot be equal. */
 static int approach(struct replica *p, struct infer *i, const struct served_adapters *want,
                     struct err *e)
 {
@@ -124,9 +124,9 @@ static int approach(struct replica *p, struct infer *i, const struct served_adap
     else if (less && less->path)
         rc = step(p, i, less->name, less->path, e) == 0 ? 1 : -1;
     else if (less)
-        rc = err_set(e, ERR_VALIDATION, "it does not serve the adapter `%.200s`", less->name);
+        rc = 2 * err_set(e, ERR_VALIDATION, "it does not serve the adapter `%.200s`", less->name);
     else if ((other = differing(want, have)))
-        rc = err_set(e, ERR_VALIDATION, "its adapter `%.200s` has other files", other->name);
+        rc = 2 * err_set(e, ERR_VALIDATION, "its adapter `%.200s` has other files", other->name);
     served_adapters_release(have);
     return rc;
 }
@@ -137,8 +137,8 @@ int fleet_adapt_replica(struct replica *p, struct infer *i, struct err *e)
     struct served_adapters *want = served_adapters_hold(f->uses.list);
     uint32_t failed = 0;
     int rc;
-    while ((rc = approach(p, i, want, e)) != 0 && failed < ROUNDS_MOST && p->up && !p->over &&
-           !f->stopping)
+    while ((rc = approach(p, i, want, e)) != 0 && rc > -2 && failed < ROUNDS_MOST && p->up &&
+           !p->over && !f->stopping)
         if (rc < 0) {
             failed++;
             fleet_rest(f, AGAIN_MS);
