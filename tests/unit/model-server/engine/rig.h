@@ -5,6 +5,7 @@
 #ifndef TEST_ENGINE_RIG_H
 #define TEST_ENGINE_RIG_H
 #include "common/hash.h"
+#include "model-server/engine/embed_media.h"
 #include "model-server/engine/engine.h"
 #include "tests/unit/model-server/engine/rig_pictures.h"
 #include "tests/unit/test.h"
@@ -169,6 +170,24 @@ int model_encode_reserve(struct model *m, uint32_t tokens, uint32_t texts, enum 
     (void)m, (void)tokens, (void)texts, (void)kv_dtype, (void)e;
     return 0;
 }
+
+int shown_open(struct shown_texts *s, struct pictures *p, const struct model_text *texts,
+               const struct text_beside *beside, uint32_t n, struct err *e)
+{
+    (void)s, (void)p, (void)texts, (void)beside, (void)n, (void)e;
+    return 0;
+}
+bool shown_covers(const struct shown_texts *s, uint32_t t, uint32_t i)
+{
+    return (void)s, (void)t, (void)i, false;
+}
+bool shown_alone(const struct shown_texts *s, uint32_t t) { return (void)s, (void)t, false; }
+int shown_encode(struct shown_texts *s, struct pictures *p, struct model_text *texts, struct err *e)
+{
+    (void)s, (void)p, (void)texts, (void)e;
+    return 0;
+}
+void shown_close(struct shown_texts *s) { (void)s; }
 
 static uint64_t hash_of(const struct model *m, const struct span *s, uint32_t len)
 {
