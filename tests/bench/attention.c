@@ -60,7 +60,7 @@ static void rig_open(struct rig *r, const struct shape *s, enum kv_dtype t)
     for (uint32_t i = 0; i < kd.n_blocks; i++)
         r->blocks[i] = s->scattered ? (uint32_t)((uint64_t)i * 7919 % kd.n_blocks) : i;
     for (uint32_t i = 0; i < s->seqs; i++)
-        r->spans[i] = (struct span){i * s->n, s->n, s->depth, r->blocks + i * per_seq};
+        r->spans[i] = (struct span){i * s->n, s->n, s->depth, r->blocks + (size_t)i * per_seq};
     for (uint32_t i = 0; i < tokens; i++) {
         uint32_t at = s->depth - s->n + i % s->n;
         r->slots[i] = r->spans[i / s->n].blocks[at / BLOCK] * BLOCK + at % BLOCK;

@@ -11,6 +11,7 @@
  * keys are processed one by one, each with its rows. */
 #include "model-server/backend/cpu/attention.h"
 #include "model-server/backend/cpu/hadamard.h"
+#include <assert.h>
 #include <string.h>
 
 enum { MOST_PARTS = 16 };
@@ -36,7 +37,7 @@ static size_t space(const struct attn_job *j, uint32_t parts)
     return sizeof(struct workspace) + 64 + SPLIT_PAGES * wide_bytes(j) +
            (parts * q_floats(j) + rows * (KV_SCORES_LD + o_floats(j))) * sizeof(float);
 }
-_Static_assert(sizeof(struct workspace) + 64 + KV_SPLIT * 2 * MAX_HEAD_DIM +
+_Static_assert(sizeof(struct workspace) + 64 + (size_t)KV_SPLIT * 2 * MAX_HEAD_DIM +
                        sizeof(float) * TILE_ROWS * (2 * MAX_HEAD_DIM + KV_SCORES_LD) <=
                    THREAD_SCRATCH,
                "one part needs more scratch");
@@ -73,7 +74,9 @@ static struct rows part_of(const struct attn_job *j, const struct rows *r, uint3
 
 static float *part_q(const struct attn_job *j, const struct workspace *ws, uint32_t first)
 {
-    return (float *)ws->q + first / j->d->kern.mr * q_floats(j);
+    const uint32_t mr = j->d->kern.mr;
+    assert(mr);
+    return (float *)ws->q + first / mr * q_floats(j);
 }
 
 /* ---------------------------------------------------------------- kernels of the cache's type */
