@@ -112,23 +112,29 @@ static const struct served_adapter *differing(const struct served_adapters *a,
     return NULL;
 }
 
-/* 1: one change was made; 0: the lists are equal; -1: a change failed; -2: they cannot be equal. */
-static int approach(struct replica *p, struct infer *i, const struct served_adapters *want,
-                    struct err *e)
+enum approach { EQUAL, CHANGED, FAILED, IMPOSSIBLE };
+
+/* Makes one change, if the replica's adapters are not those of `want`. */
+static enum approach approach(struct replica *p, struct infer *i,
+                              const struct served_adapters *want, struct err *e)
 {
     struct served_adapters *have = adapter_shelf_hold(infer_adapters(i));
-    const struct served_adapter *more = surplus(have, want), *less = missing(have, want), *other;
-    int rc = 0;
-    if (more)
-        rc = step(p, i, more->name, NULL, e) == 0 ? 1 : -1;
-    else if (less && less->path)
-        rc = step(p, i, less->name, less->path, e) == 0 ? 1 : -1;
-    else if (less)
-        rc = 2 * err_set(e, ERR_VALIDATION, "it does not serve the adapter `%.200s`", less->name);
-    else if ((other = differing(want, have)))
-        rc = 2 * err_set(e, ERR_VALIDATION, "its adapter `%.200s` has other files", other->name);
+    const struct served_adapter *more = surplus(have, want), *less = missing(have, want);
+    const struct served_adapter *other = differing(want, have);
+    enum approach did = EQUAL;
+    if (more || (less && less->path)) {
+        const bool ok = more ? step(p, i, more->name, NULL, e) == 0
+                             : step(p, i, less->name, less->path, e) == 0;
+        did = ok ? CHANGED : FAILED;
+    } else if (less) {
+        err_set(e, ERR_VALIDATION, "it does not serve the adapter `%.200s`", less->name);
+        did = IMPOSSIBLE;
+    } else if (other) {
+        err_set(e, ERR_VALIDATION, "its adapter `%.200s` has other files", other->name);
+        did = IMPOSSIBLE;
+    }
     served_adapters_release(have);
-    return rc;
+    return did;
 }
 
 int fleet_adapt_replica(struct replica *p, struct infer *i, struct err *e)
@@ -136,15 +142,15 @@ int fleet_adapt_replica(struct replica *p, struct infer *i, struct err *e)
     struct fleet *f = p->fleet;
     struct served_adapters *want = served_adapters_hold(f->uses.list);
     uint32_t failed = 0;
-    int rc;
-    while ((rc = approach(p, i, want, e)) != 0 && rc > -2 && failed < ROUNDS_MOST && p->up &&
-           !p->over && !f->stopping)
-        if (rc < 0) {
+    enum approach did;
+    while ((did = approach(p, i, want, e)) != EQUAL && did != IMPOSSIBLE && failed < ROUNDS_MOST &&
+           p->up && !p->over && !f->stopping)
+        if (did == FAILED) {
             failed++;
             fleet_rest(f, AGAIN_MS);
         }
     served_adapters_release(want);
-    return rc == 0 ? 0 : -1;
+    return did == EQUAL ? 0 : -1;
 }
 
 /* ---------------------------------------------------------------- one change of all */
