@@ -117,7 +117,7 @@ void qwen_expand_video(const struct vision *v, const struct vision_plan *p, stru
 {
     for (uint32_t i = 0; v->video.apart && i < p->n_crops; i++) {
         buf_fmt(out, "<%.1f seconds>%s", seconds(p, i, v->format.frames), v->qwen.video.start);
-        vision_repeat(out, v->video.pad, p->grid_h * p->grid_w);
+        vision_repeat(out, v->video.pad, (uint64_t)p->grid_h * p->grid_w);
         buf_str(out, v->qwen.video.end);
     }
     if (!v->video.apart)

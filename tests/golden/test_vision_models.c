@@ -360,6 +360,36 @@ static void bounds_of_one_input_must_be_the_same(void **state)
     remove_copy(dir);
 }
 
+/* As many placeholders as features, but one of a frame's stands in the text before it. */
+static void a_frame_is_one_run(void **state)
+{
+    struct sight s;
+    struct media_spec specs[SIGHT_MOST_IMAGES];
+    uint32_t ids[MOST_TOKENS], n_specs, runs = 0;
+    char dir[PATH_LEN];
+    (void)state;
+    path_of(dir, "qwen3_vl_video", NULL);
+    cJSON *golden = sight_golden("qwen3_vl_video");
+    const cJSON *c = cJSON_GetArrayItem(json_get(golden, "cases"), 1);
+    const uint32_t n = golden_ids(json_get(c, "ids"), ids);
+    assert_int_equal(sight_open(&s, dir, comm_solo()), 0);
+    assert_int_equal(sight_specs(&s, c, ids, n, specs, &n_specs), 0);
+    const uint32_t token = vision_video_token(s.vision);
+    for (uint32_t i = 1; i < n; i++) /* the second frame's first, and the token before it */
+        if (ids[i] == token && ids[i - 1] != token && ++runs == 2) {
+            ids[i - 2] = token;
+            ids[i] = ids[i - 1];
+            break;
+        }
+    assert_int_equal(runs, 2);
+    assert_null(media_new(s.pictures, specs, n_specs, ids, n, 0, &s.e));
+    assert_int_equal(s.e.kind, ERR_VALIDATION);
+    assert_non_null(strstr(s.e.msg, "a frame of "));
+    sight_free_specs(specs, n_specs);
+    sight_close(&s);
+    cJSON_Delete(golden);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +398,7 @@ int main(void)
         cmocka_unit_test(rounded_products_change_little),
         cmocka_unit_test(bits_do_not_depend_on_chunks_or_company),
         cmocka_unit_test(bounds_of_one_input_must_be_the_same),
+        cmocka_unit_test(a_frame_is_one_run),
     };
     if (!test_data("vision/README.md")) {
         TEST_SKIPPED(N_GIVEN, "no vision under TEST_DATA");
