@@ -166,7 +166,7 @@ static int find_grids(struct media *m, struct err *e)
     int rc = 0;
     for (uint32_t i = 0; i < m->n; i++)
         most += m->shapes[i].apart ? m->shapes[i].rows : 1;
-    if (!(m->grids = malloc(most * sizeof(*m->grids))))
+    if (!(m->grids = malloc((most ? most : 1) * sizeof(*m->grids))))
         return err_nomem(e);
     for (uint32_t i = 0; i < m->n && rc == 0; i++)
         if (m->shapes[i].apart)

@@ -6,6 +6,7 @@
 #include "model-server/model/first_conv.h"
 #include "model-server/model/loader.h"
 #include "model-server/model/static_rows.h"
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -309,17 +310,18 @@ static void load_inside(struct loader *l)
     const int64_t rows = s->vocab;
     if (!l->c || d->sample)
         return;
+    assert(rows > 0 && width > 0);
     struct mat_part of = loader_table(l, W_EMBED_INSIDE, NO_LAYER, "", n * rows, rank);
     loader_numbers(l, &of);
     float *table = l->failed ? NULL : calloc((size_t)rows * width, sizeof(*table));
     if (!table && !l->failed)
         loader_nomem(l);
     for (int64_t i = 0; table && i < rows; i++) {
-        float *row = table + i * width;
+        float *row = table + (size_t)i * width;
         for (uint32_t t = 0; t < n; t++)
             for (uint32_t r = 0; r < rank; r++)
-                row[t * rank + r] = number_at(of.data, of.dtype, (t * rows + i) * rank + r);
-        row[n * rank] = 1;
+                row[(size_t)t * rank + r] = number_at(of.data, of.dtype, (t * rows + i) * rank + r);
+        row[(size_t)n * rank] = 1;
     }
     d->embed_inside = table ? loader_host_matrix(l, table, rows, width) : NULL;
     free(table);
