@@ -56,7 +56,7 @@ def test_cohere_options(bert, vectors):
     assert end == bert.post("/v2/embed", {**long, "truncate": "END"}).json()["embeddings"] and len(start) == 1
     for body, words in (
         ({**long, "truncate": "NONE"}, "context length"), ({"texts": ["x"], "embedding_types": ["int8"]}, "embedding_types"), ({"texts": []}, "empty"),
-        ({"images": ["data:"]}, "images"), ({"inputs": [{"content": []}]}, "inputs"), ({"texts": [[1, 2]]}, "ids"), ({"texts": ["x"], "truncate": "X"}, "truncate"),
+        ({"images": ["data:"]}, "images"), ({"inputs": [{"content": []}]}, "content"), ({"texts": [[1, 2]]}, "ids"), ({"texts": ["x"], "truncate": "X"}, "truncate"),
     ):
         r = bert.post("/v2/embed", body)
         assert r.status_code == 400 and words in r.json()["message"], (body, r.text)

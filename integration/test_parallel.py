@@ -110,7 +110,7 @@ def test_streams_survive_a_rank_of_each_stage(tmp_path):
 def test_stages_on_two_machines(shards, stages):
     with Service(DEMO, shards // stages, CPU) as s:
         want = tokens(s)
-    master, others = start(2, shards, args=[*STAGES, stages])
+    master, others = start(2, shards, args=[*STAGES, stages, "--max-shard-restarts", 0])
     try:
         master.wait_ready()
         assert tokens(master) == want

@@ -75,7 +75,7 @@ def test_a_shard_that_cannot_start_ends_the_launch_under_an_open_port():
     s = Service(DEMO, 1, [*ARGS, "--kv-cache-dtype", "int8", "--dtype", "float16", "--lora-adapters", "none=/nowhere"], ready=False)
     assert s.p.wait(60 * SLOW) == 1
     assert "Restarting the shards" not in s.log
-    assert re.search(r"Error: (Download error|Shard cannot start): .*/nowhere", s.log), s.log[-3000:]
+    assert re.search(r"Error: (Download error of --lora-adapters|Shard cannot start): .*/nowhere", s.log), s.log[-3000:]
 
 
 def test_loading_shows_a_bar_where_somebody_looks():

@@ -59,6 +59,7 @@ void socket_read(struct call *c, struct body *b, struct object root, struct open
 void responses_usage(struct buf *out, const struct call *c) { (void)out, (void)c; }
 const char *edge_adapter(struct edge *g, const char *model) { return (void)g, (void)model, NULL; }
 struct media edge_media(const struct edge *g) { return (void)g, (struct media){0}; }
+bool vision_takes_videos(const struct vision *v) { return v != NULL; }
 uint64_t seed_draw(void) { return 1; }
 const struct infer_limits *edge_limits(const struct edge *g)
 {

@@ -209,7 +209,7 @@ static void shards_that_may_come_back(void **state)
         {"--model-id m --startup-timeout 5", "5"},
         {"--model-id m --startup-timeout 0", "86400"},
         {"--model-id m --max-shard-restarts 0", NULL},
-        {"--model-id m --num-shard 2 --nnodes 2 --master-addr ::1", NULL},
+        {"--model-id m --num-shard 2 --nnodes 2 --master-addr ::1", "600"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -229,7 +229,7 @@ static int one_leaves_another_that_waits(int rank, int world)
         usleep(300000);
     else if (!comm_recv(c, 1, &x, 1, &e) || !strstr(e.msg, "rank 1 (127.0.0.1) has left"))
         rc = 2;
-    else if (!wait_check(c, COMM_LEFT, "rank 1 (127.0.0.1) has left"))
+    else if (!wait_check(c, COMM_LEFT + 1, "rank 1 (127.0.0.1) has left"))
         rc = 3;
     comm_close(c);
     usleep(rank ? 300000 : 0);

@@ -5,7 +5,6 @@
 #ifndef TEST_ENGINE_RIG_H
 #define TEST_ENGINE_RIG_H
 #include "common/hash.h"
-#include "model-server/engine/embed_media.h"
 #include "model-server/engine/engine.h"
 #include "tests/unit/model-server/engine/rig_pictures.h"
 #include "tests/unit/test.h"
@@ -156,38 +155,6 @@ int model_swap_in(struct model *m, const uint32_t *blocks, const uint32_t *slots
         memcpy(m->kv + blocks[i] * BS, m->swap + slots[i] * BS, BS * sizeof(uint32_t));
     return 0;
 }
-
-/* No test here embeds. */
-int model_encode(struct model *m, const struct model_text *texts, uint32_t n, bool all, float *out,
-                 struct err *e)
-{
-    (void)m, (void)texts, (void)n, (void)all, (void)out;
-    return err_set(e, ERR_SYSTEM, "the rig's model does not embed");
-}
-int model_encode_reserve(struct model *m, uint32_t tokens, uint32_t texts, enum kv_dtype kv_dtype,
-                         struct err *e)
-{
-    (void)m, (void)tokens, (void)texts, (void)kv_dtype, (void)e;
-    return 0;
-}
-
-int shown_open(struct shown_texts *s, struct pictures *p, const struct model_text *texts,
-               const struct text_beside *beside, uint32_t n, struct err *e)
-{
-    (void)s, (void)p, (void)texts, (void)beside, (void)n, (void)e;
-    return 0;
-}
-bool shown_covers(const struct shown_texts *s, uint32_t t, uint32_t i)
-{
-    return (void)s, (void)t, (void)i, false;
-}
-bool shown_alone(const struct shown_texts *s, uint32_t t) { return (void)s, (void)t, false; }
-int shown_encode(struct shown_texts *s, struct pictures *p, struct model_text *texts, struct err *e)
-{
-    (void)s, (void)p, (void)texts, (void)e;
-    return 0;
-}
-void shown_close(struct shown_texts *s) { (void)s; }
 
 static uint64_t hash_of(const struct model *m, const struct span *s, uint32_t len)
 {
@@ -403,6 +370,7 @@ static void in_turn(struct device *d, void (*fn)(void *, int, size_t, size_t), v
     fn(arg, 0, 0, n / 2);
 }
 #include "tests/unit/model-server/engine/rig_draws.h"
+#include "tests/unit/model-server/engine/rig_embed.h"
 static const struct backend_ops ops = {
     .name = "cpu", .memory = memory, .host_threads = two, .host_run = in_turn};
 static const struct backend_ops drawing_ops = {.name = "cpu",
