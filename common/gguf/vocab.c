@@ -1,4 +1,5 @@
 #include "common/gguf/vocab.h"
+#include "common/hex.h"
 #include "common/utf8.h"
 #include <stdlib.h>
 #include <string.h>
@@ -154,10 +155,8 @@ static bool has_capitals(const struct gguf_vocab *v)
 
 /* ---------------------------------------------------------------- bytes with escapes */
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
+/* repr() writes lower case only. */
+static int lower_hex(char c) { return c >= 'A' && c <= 'F' ? -1 : hex_digit(c); }
 
 /* The byte at *at of a literal of Python without its quotes; -1: an escape that repr() does not
  * write. */
@@ -172,7 +171,7 @@ static int next_byte(struct gguf_str s, size_t *at)
         return means[simple - letters];
     if (escape != 'x' || s.n - *at < 2)
         return -1;
-    const int high = hex_digit(s.p[*at]), low = hex_digit(s.p[*at + 1]);
+    const int high = lower_hex(s.p[*at]), low = lower_hex(s.p[*at + 1]);
     *at += 2;
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }

@@ -11,7 +11,7 @@ enum { ROUNDS_MOST = 20, AGAIN_MS = 50 };
 
 /* ---------------------------------------------------------------- one change of one replica */
 
-/* Whoever is last frees it: the caller of step(), or the scheduler if the caller did not wait. */
+/* Freed by step(), or by step_done() if step() stopped waiting before. */
 struct step {
     struct adapter_change change;
     struct fleet *f;
@@ -275,9 +275,7 @@ static void take_out(struct fleet *f, const struct adapter_change *c)
 static void make(struct fleet *f, struct adapter_change *c)
 {
     struct ready r;
-    pthread_mutex_unlock(&f->lock);
-    pthread_mutex_lock(&f->adapting);
-    pthread_mutex_lock(&f->lock);
+    fleet_lock_adapters(f);
     hold_ready(f, &r);
     if (c->path)
         load(f, c, &r);
@@ -285,7 +283,7 @@ static void make(struct fleet *f, struct adapter_change *c)
         unload(f, c, &r);
     let_go(&r);
     take_out(f, c);
-    pthread_mutex_unlock(&f->adapting);
+    fleet_unlock_adapters(f);
     pthread_mutex_unlock(&f->lock);
     c->done(c);
     pthread_mutex_lock(&f->lock);

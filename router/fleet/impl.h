@@ -128,6 +128,14 @@ void fleet_publish_queue(struct fleet *f); /* the gauge of all that waits above 
 
 /* The fleet's adapters are those of the first replica. False: out of memory. */
 bool fleet_adopt(struct fleet *f, struct served_adapters *list);
+/* Takes `adapting` in its order: releases the lock, which is held before and after. */
+static inline void fleet_lock_adapters(struct fleet *f)
+{
+    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_lock(&f->adapting);
+    pthread_mutex_lock(&f->lock);
+}
+static inline void fleet_unlock_adapters(struct fleet *f) { pthread_mutex_unlock(&f->adapting); }
 /* Loads and unloads until the replica has the fleet's adapters; `i`: its scheduler. With
  * f->adapting, and with the lock, which is released meanwhile. -1: it cannot have them, or is
  * lost. */

@@ -199,17 +199,6 @@ static struct infer *connect(struct replica *p, bool *connected, struct err *e)
     return infer_start(&c, e);
 }
 
-/* With the lock, which is released meanwhile: other replicas' adapters do not change until
- * unlock_adapters(). */
-static void lock_adapters(struct fleet *f)
-{
-    pthread_mutex_unlock(&f->lock);
-    pthread_mutex_lock(&f->adapting);
-    pthread_mutex_lock(&f->lock);
-}
-
-static void unlock_adapters(struct fleet *f) { pthread_mutex_unlock(&f->adapting); }
-
 static int publish(struct replica *p, struct infer *i, struct err *e)
 {
     struct fleet *f = p->fleet;
@@ -234,11 +223,11 @@ static int open_replica(struct replica *p, struct infer *i, struct err *e)
         return -1;
     if (!f->open || !f->uses.list)
         return publish(p, i, e);
-    lock_adapters(f);
+    fleet_lock_adapters(f);
     int rc = fleet_adapt_replica(p, i, e);
     if (rc == 0)
         rc = publish(p, i, e);
-    unlock_adapters(f);
+    fleet_unlock_adapters(f);
     return rc;
 }
 
@@ -247,9 +236,9 @@ static void refresh(struct replica *p, struct infer *i)
 {
     struct fleet *f = p->fleet;
     struct err e = ERR_INIT;
-    lock_adapters(f);
+    fleet_lock_adapters(f);
     const bool same = fleet_adapt_replica(p, i, &e) == 0;
-    unlock_adapters(f);
+    fleet_unlock_adapters(f);
     if (same) {
         p->stale = false;
         struct fleet_entry *ended = fleet_dispatch(f);

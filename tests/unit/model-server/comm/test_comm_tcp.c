@@ -152,8 +152,8 @@ static void a_rank_that_dies_is_named(void **state)
     assert_int_equal(status[2], 0);
 }
 
-/* Rank 1 of three: it proves itself to rank 0, says that it listens where nobody does, and is gone
- * when all have arrived. */
+/* Rank 1 of three: authenticates to rank 0, gives a port without a listener, and ends when all
+ * ranks have connected. */
 static int arrive_and_die(int world)
 {
     struct sockaddr_in a = {.sin_family = AF_INET,
@@ -216,7 +216,7 @@ static int one_leaves(int rank, int world)
     return rc;
 }
 
-/* Whoever reads the goodbye, it is known afterwards that it was one. */
+/* An exchange that reads the closing message records it for later checks. */
 static int one_leaves_another_that_waits(int rank, int world)
 {
     struct err e = ERR_INIT;

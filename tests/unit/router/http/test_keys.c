@@ -67,7 +67,7 @@ static void the_place_of_a_key_takes_no_time(void **state)
     buf_free(&list);
 }
 
-/* Without keys a server is open, which nobody asked for who gave a list. */
+/* A list without keys would leave the server open although --api-key was given. */
 static void a_list_without_a_key_is_refused(void **state)
 {
     static const char *const lists[] = {",", " ", " , ,", "\t"};
