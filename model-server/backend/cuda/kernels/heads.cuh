@@ -9,6 +9,7 @@
 #include "model-server/backend/cuda/kernels/device.cuh"
 #include "model-server/backend/cuda/kernels/kernels.h"
 #include "model-server/backend/cuda/kernels/numbers.cuh"
+#include "model-server/backend/cuda/kernels/warp.cuh"
 
 /* Quantises a head to 8 bits, as the CPU's quantise(): see kernels.h there. */
 struct head_scale {
@@ -65,14 +66,6 @@ static __device__ void store_head(const rope_args &a, char *cache, uint32_t kv_h
             block[at + i] = (char)fp8_of_f32(n);
         }
     }
-}
-
-/* Sum over the lanes of a warp, the same in all of them. */
-static __device__ float warp_sum(float v)
-{
-    for (int i = 16; i; i /= 2)
-        v += __shfl_xor_sync(~0u, v, i);
-    return v;
 }
 
 /* The shift and the scale of one head's norm. */

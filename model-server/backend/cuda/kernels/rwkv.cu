@@ -4,16 +4,11 @@
 #include "model-server/backend/cuda/kernels/device.cuh"
 #include "model-server/backend/cuda/kernels/kernels.h"
 #include "model-server/backend/cuda/kernels/numbers.cuh"
+#include "model-server/backend/cuda/kernels/recur.cuh"
+#include "model-server/backend/cuda/kernels/warp.cuh"
 
 constexpr float DECAY = 0x1.368b3p-1f; /* exp(-1 / 2) */
 constexpr float LEAST_LENGTH = 1e-12f;
-
-static __device__ __forceinline__ float warp_sum(float v)
-{
-    for (int i = 16; i; i /= 2)
-        v += __shfl_xor_sync(~0u, v, i);
-    return v;
-}
 
 /* A head's numbers of one token in `work`: decays, then what is erased, then what is put. */
 static __device__ __forceinline__ float *work_of(const rwkv_args &a, size_t row, uint32_t h)
@@ -57,9 +52,6 @@ extern "C" cudaError_t rwkv_prepare_launch(const struct launch *l, const void *a
  * query and the key. */
 enum { VECTORS = 5 };
 
-/* Values that a block takes: their states fit 32 KiB of shared memory. */
-static uint32_t values_at_once(uint32_t dim) { return dim <= 256 ? 32 : 8; }
-
 /* grid: (dim / values at once, heads, spans). A thread has a value, and its column of the state.
  * Shared memory: [dim][threads] the state, then the vectors. */
 static __global__ void __launch_bounds__(32) rwkv_kernel(rwkv_args a)
@@ -68,7 +60,7 @@ static __global__ void __launch_bounds__(32) rwkv_kernel(rwkv_args a)
     depend();
     const uint32_t h = blockIdx.y, n = blockDim.x, me = threadIdx.x, j = blockIdx.x * n + me;
     const span_view s = a.spans[blockIdx.z];
-    const bool mine = j < a.dim, start = s.kv_len == s.n;
+    const bool mine = j < a.dim, start = at_start(s);
     const size_t head = (size_t)h * a.dim * a.dim + j;
     const float *from = a.base + s.state_in * a.stride + head;
     float *to = a.base + s.state_out * a.stride + head;

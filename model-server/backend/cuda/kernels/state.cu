@@ -5,10 +5,10 @@
 #include "model-server/backend/cuda/kernels/kernels.h"
 #include "model-server/backend/cuda/kernels/norm.cuh"
 #include "model-server/backend/cuda/kernels/numbers.cuh"
+#include "model-server/backend/cuda/kernels/recur.cuh"
+#include "model-server/backend/cuda/kernels/warp.cuh"
 
 enum { THREADS = NORM_THREADS, WARPS = NORM_WARPS };
-
-static __device__ __forceinline__ bool at_start(const span_view &s) { return s.kv_len == s.n; }
 
 /* ---------------------------------------------------------------- convolution */
 
@@ -77,9 +77,7 @@ static __device__ void unit(float *x, uint32_t n, float length, uint32_t lane)
     float sum = 0.0f;
     for (uint32_t i = lane; i < n; i += 32)
         sum = fmaf(x[i], x[i], sum);
-    for (int i = 16; i; i /= 2)
-        sum += __shfl_xor_sync(~0u, sum, i);
-    const float scale = length / sqrtf(sum + 1e-6f);
+    const float scale = length / sqrtf(warp_sum(sum) + 1e-6f);
     for (uint32_t i = lane; i < n; i += 32)
         x[i] *= scale;
 }
@@ -134,9 +132,6 @@ extern "C" cudaError_t recur_prepare_launch(const struct launch *l, const void *
     const recur_args *a = (const recur_args *)args;
     return launch(recur_prepare_kernel, a->tokens, PREPARE_THREADS, 0, l->stream, l->overlap, *a);
 }
-
-/* Values that a block takes: their states fit 32 KiB of shared memory. */
-static uint32_t values_at_once(uint32_t key_dim) { return key_dim <= 256 ? 32 : 8; }
 
 /* grid: (value_dim / values at once, heads, spans). A thread has a value, and its column of the
  * state. Shared memory: [key_dim][threads] the state, then a token's query, key and, with `by_key`,
