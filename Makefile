@@ -280,11 +280,12 @@ run: $(BUILD)/.deps    ## install what is missing, build, serve the bundled demo
 	@echo "             -d '{\"inputs\":\"Once upon a time\",\"parameters\":{\"max_new_tokens\":60}}'"; echo
 	$(B)/bin/launcher --model-id models/demo --port $(or $(PORT),3000)
 
-# One make builds for all tests, so that no core is idle while packages come from the network, or between one part and the next.
-# What cannot be built fails once more, where it is counted.
+# One make builds for all tests, so that no core is idle while packages come from the network, or between one part and the next, and
+# then all tests run at once. What cannot be built fails once more, where it is counted, and then one part after the other.
 test: $(BUILD)/.deps   ## everything that can be tested here: unit, kernels, golden, integration (SAN=1 for sanitizers)
-	@$(MAKE) $(TEST_ARCHS) -k all $(if $(VARIANT),,slim) unit-build collected || $(MAKE) $(TEST_ARCHS) all
-	@tests/verdict '$(MAKE) unit' '$(MAKE) $(TEST_ARCHS) integration'
+	@together=--together; \
+	$(MAKE) $(TEST_ARCHS) -k all $(if $(VARIANT),,slim) unit-build collected || { together=; $(MAKE) $(TEST_ARCHS) all; }; \
+	tests/verdict $$together '$(MAKE) unit' '$(MAKE) $(TEST_ARCHS) integration'
 
 # A run of `make test` is like the run before. Here every round draws its seeds anew, and says how to repeat it.
 soak: $(BUILD)/.deps   ## make test with new random numbers, N (1) times; T=word selects

@@ -13,10 +13,7 @@ struct any_shared {
 /* Maximum or sum over the block, the same in all threads: a butterfly, then the warps in order. */
 template <bool MAX> static __device__ float block_fold(float v, any_shared *s)
 {
-    for (int i = 16; i; i /= 2) {
-        float o = __shfl_xor_sync(~0u, v, i);
-        v = MAX ? (v > o ? v : o) : v + o;
-    }
+    v = warp_fold(v, [](float a, float b) { return MAX ? (a > b ? a : b) : a + b; });
     __syncthreads();
     if (threadIdx.x % 32 == 0)
         s->fold[threadIdx.x / 32] = v;

@@ -85,6 +85,28 @@ template <typename T> static __device__ __forceinline__ T *dynamic_shared(void)
     return (T *)dynamic_shared_bytes;
 }
 
+/* ---------------------------------------------------------------- warps */
+
+template <typename T> static __device__ __forceinline__ T other_lane(T v, int mask)
+{
+    return __shfl_xor_sync(~0u, v, mask);
+}
+
+/* What op makes of the values of all lanes, the same in every lane: a butterfly. op(a, b) has the
+ * bits of op(b, a). A structure has an overload of other_lane(). */
+template <typename T, typename F> static __device__ __forceinline__ T warp_fold(T v, F op)
+{
+#pragma unroll
+    for (int mask = 16; mask; mask /= 2)
+        v = op(v, other_lane(v, mask));
+    return v;
+}
+
+static __device__ __forceinline__ float warp_sum(float v)
+{
+    return warp_fold(v, [](float a, float b) { return a + b; });
+}
+
 /* ---------------------------------------------------------------- clusters */
 
 /* Waits until all threads of all blocks of the cluster have arrived, and their earlier writes are

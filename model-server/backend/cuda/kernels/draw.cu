@@ -337,10 +337,7 @@ static __device__ Weighed weigh_and_race(T &t, const Cuts &c, const draw_view &v
                 ceiling = upto < ceiling ? upto : ceiling;
             }
         }
-        for (int mask = 16; mask; mask /= 2) {
-            const float other = __shfl_xor_sync(~0u, ceiling, mask);
-            ceiling = other < ceiling ? other : ceiling;
-        }
+        ceiling = warp_fold(ceiling, [](float a, float b) { return b < a ? b : a; });
         bound = ceiling;
         uint32_t left = 0; /* of the four: a bit for each that may be the best */
 #pragma unroll

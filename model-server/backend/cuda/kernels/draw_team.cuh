@@ -104,14 +104,6 @@ template <class T> static __device__ __forceinline__ void team_barrier(const T &
         cluster_barrier();
 }
 
-static __device__ __forceinline__ u64 other_lane(u64 v, int mask)
-{
-    return __shfl_xor_sync(~0u, v, mask);
-}
-static __device__ __forceinline__ double other_lane(double v, int mask)
-{
-    return __shfl_xor_sync(~0u, v, mask);
-}
 static __device__ __forceinline__ Both other_lane(Both v, int mask)
 {
     return Both{other_lane(v.a, mask), other_lane(v.b, mask)};
@@ -127,8 +119,7 @@ template <class T, typename V, typename F> static __device__ V reduce(T &t, V v,
 {
     const uint32_t lane = threadIdx.x % 32;
     u64 *warp = t.s->warp[t.parity];
-    for (int mask = 16; mask; mask /= 2)
-        v = f(v, other_lane(v, mask));
+    v = warp_fold(v, f);
     if (lane == 0)
         memcpy(warp + threadIdx.x / 32 * 3, &v, sizeof(v));
     __syncthreads();

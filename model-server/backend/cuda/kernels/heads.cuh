@@ -9,7 +9,6 @@
 #include "model-server/backend/cuda/kernels/device.cuh"
 #include "model-server/backend/cuda/kernels/kernels.h"
 #include "model-server/backend/cuda/kernels/numbers.cuh"
-#include "model-server/backend/cuda/kernels/warp.cuh"
 
 /* Quantises a head to 8 bits, as the CPU's quantise(): see kernels.h there. */
 struct head_scale {
@@ -22,10 +21,7 @@ static __device__ head_scale scale_of(const float *x, uint32_t n, float top_numb
         uint32_t bits = bits_of(x[i]) & 0x7fffffff;
         top = bits > top ? bits : top;
     }
-    for (int i = 16; i; i /= 2) {
-        uint32_t other = __shfl_xor_sync(~0u, top, i);
-        top = other > top ? other : top;
-    }
+    top = warp_fold(top, [](uint32_t a, uint32_t b) { return b > a ? b : a; });
     if (top >= 0x7f800000)
         return head_scale{NAN, 0.0f};
     float most = float_of(top);

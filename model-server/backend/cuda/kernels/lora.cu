@@ -106,9 +106,7 @@ static __global__ void __launch_bounds__(THREADS) lora_down_kernel(lora_args a)
     for (uint32_t t = 0; t < LORA_TOKENS; t++)
 #pragma unroll
         for (uint32_t r = 0; r < RANKS; r++) {
-            float v = sum[r][t];
-            for (int i = 16; i; i /= 2)
-                v += __shfl_xor_sync(~0u, v, i);
+            const float v = warp_sum(sum[r][t]);
             if (lane == 0 && t < tile.n && first + r < part.rank)
                 *u_at(a, blockIdx.x, t, blockIdx.z, first + r) = v;
         }

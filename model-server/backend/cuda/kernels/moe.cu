@@ -7,22 +7,28 @@
 #include "model-server/backend/cuda/kernels/numbers.cuh"
 #include <float.h>
 
+struct choice {
+    float value;
+    uint32_t at;
+};
+static __device__ __forceinline__ choice other_lane(choice c, int mask)
+{
+    return choice{other_lane(c.value, mask), other_lane(c.at, mask)};
+}
+
 /* Index of the largest of c[0 .. n), ties go to the lowest, the same in all lanes. Taken entries
  * are -INFINITY, and at least one is not taken. */
 static __device__ uint32_t warp_best(const float *c, uint32_t n, uint32_t lane)
 {
-    float best = -INFINITY;
-    uint32_t at = n;
+    choice best = {-INFINITY, n};
     for (uint32_t i = lane; i < n; i += 32)
-        if (c[i] > best)
-            best = c[i], at = i;
-    for (int i = 16; i; i /= 2) {
-        float b = __shfl_xor_sync(~0u, best, i);
-        uint32_t j = __shfl_xor_sync(~0u, at, i);
-        if (b > best || (b == best && j < at))
-            best = b, at = j;
-    }
-    return at;
+        if (c[i] > best.value)
+            best = choice{c[i], i};
+    return warp_fold(best,
+                     [](choice a, choice b) {
+                         return b.value > a.value || (b.value == a.value && b.at < a.at) ? b : a;
+                     })
+        .at;
 }
 
 /* Converts logits to scores p, and returns the divisor of the scores, as the CPU does. */
@@ -31,10 +37,7 @@ static __device__ float score_row(const route_args &a, const float *logits, floa
     float max = -INFINITY, sum = 0.0f;
     for (uint32_t i = lane; i < a.n_experts; i += 32)
         max = logits[i] > max ? logits[i] : max;
-    for (int i = 16; i; i /= 2) {
-        const float other = __shfl_xor_sync(~0u, max, i);
-        max = other > max ? other : max;
-    }
+    max = warp_fold(max, [](float a, float b) { return b > a ? b : a; });
     max = logits[0] == logits[0] ? max : logits[0]; /* the greatest from the first on: NaN stays */
     for (uint32_t i = lane; i < a.n_experts; i += 32) {
         float e = a.score == MOE_SIGMOID         ? 1.0f / (1.0f + math_exp(-logits[i]))

@@ -57,8 +57,7 @@ static inline uint32_t norm_threads(uint32_t n, uint32_t each)
  * NORM_WARPS of them, all without elements but these. */
 static __device__ __forceinline__ float block_sum(float v, float *sums, uint32_t warps = NORM_WARPS)
 {
-    for (int i = 16; i; i /= 2)
-        v += __shfl_xor_sync(~0u, v, i);
+    v = warp_sum(v);
     __syncthreads(); /* all threads have read the last result */
     if (threadIdx.x % 32 == 0)
         sums[threadIdx.x / 32] = v;

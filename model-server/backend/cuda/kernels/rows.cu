@@ -268,8 +268,7 @@ static __global__ void __launch_bounds__(THREADS) quantise_kernel(quantise_args 
     uint32_t most = 0; /* as integers: NaN is the greatest of all */
     for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
         most = max(most, __float_as_uint(x[i]) & 0x7fffffff);
-    for (int i = 16; i; i /= 2)
-        most = max(most, __shfl_xor_sync(~0u, most, i));
+    most = warp_fold(most, [](uint32_t a, uint32_t b) { return max(a, b); });
     if (threadIdx.x % 32 == 0)
         tops[threadIdx.x / 32] = most;
     __syncthreads();

@@ -5,7 +5,6 @@
 #include "model-server/backend/cuda/kernels/kernels.h"
 #include "model-server/backend/cuda/kernels/numbers.cuh"
 #include "model-server/backend/cuda/kernels/recur.cuh"
-#include "model-server/backend/cuda/kernels/warp.cuh"
 
 constexpr float DECAY = 0x1.368b3p-1f; /* exp(-1 / 2) */
 constexpr float LEAST_LENGTH = 1e-12f;

@@ -6,7 +6,6 @@
 #include "model-server/backend/cuda/kernels/norm.cuh"
 #include "model-server/backend/cuda/kernels/numbers.cuh"
 #include "model-server/backend/cuda/kernels/recur.cuh"
-#include "model-server/backend/cuda/kernels/warp.cuh"
 
 enum { THREADS = NORM_THREADS, WARPS = NORM_WARPS };
 

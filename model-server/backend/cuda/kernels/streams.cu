@@ -128,8 +128,7 @@ extern "C" cudaError_t merge_launch(const struct launch *l, const void *args)
 /* The largest of all threads' numbers; `all`: WARPS floats of shared memory. */
 static __device__ __forceinline__ float block_max(float v, float *all)
 {
-    for (int i = 16; i; i /= 2)
-        v = fmaxf(v, __shfl_xor_sync(~0u, v, i));
+    v = warp_fold(v, [](float a, float b) { return fmaxf(a, b); });
     if (threadIdx.x % 32 == 0)
         all[threadIdx.x / 32] = v;
     __syncthreads();

@@ -33,6 +33,38 @@ template <typename T> static inline T *cluster_shared(T *p, uint32_t rank)
     return (T *)double_cluster_shared(p, rank);
 }
 
+template <typename T> static inline T other_lane(T v, int mask)
+{
+    return __shfl_xor_sync(~0u, v, mask);
+}
+/* The butterfly of all lanes, when they have met once: a meeting is most of the time of a shuffle. */
+template <typename T, typename F> struct double_fold {
+    T v;
+    F op;
+};
+template <typename T, typename F> static inline T warp_fold(T v, F op)
+{
+    double_fold<T, F> mine = {v, op};
+    double_warp(
+        [](void *const *lanes) {
+            double_fold<T, F> *const *l = (double_fold<T, F> *const *)lanes;
+            for (int mask = 16; mask; mask /= 2)
+                for (int i = 0; i < 32; i++) {
+                    const int j = i ^ mask;
+                    if (i > j)
+                        continue;
+                    const T a = l[i]->v, b = l[j]->v;
+                    l[i]->v = l[i]->op(a, b), l[j]->v = l[j]->op(b, a);
+                }
+        },
+        &mine);
+    return mine.v;
+}
+static inline float warp_sum(float v)
+{
+    return warp_fold(v, [](float a, float b) { return a + b; });
+}
+
 static inline void depend_start(void) {}
 static inline void depend_wait(void) { double_depend_wait(); }
 static inline void depend(void) { depend_wait(); }
