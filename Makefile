@@ -42,7 +42,7 @@ LIBS      := -lgrpc -lgpr -lprotobuf-c -lmicrohttpd -lgnutls -lwslay -lcjson -lp
 WARN      := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \
              -Wwrite-strings -Wpointer-arith -Wundef -Wvla -Wformat=2 -Wimplicit-fallthrough \
              -Wno-missing-field-initializers
-OPT       := -O2 -g
+OPT       := -O2 -g1
 ifneq ($(SAN),)
 OPT       := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
