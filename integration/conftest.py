@@ -41,6 +41,12 @@ def pytest_collection_finish():
     gc.enable()
 
 
+@pytest.fixture
+def apart(monkeypatch):
+    """For tests for which gRPC has to be a library of its own."""
+    monkeypatch.setattr(serving, "BIN", serving.APART)
+
+
 @pytest.fixture(scope="session")
 def slim():
     """The folder of `make slim`, what the image holds."""

@@ -81,6 +81,7 @@ def fail(folder, one_in, at_most=2**60):
         f.write(struct.pack("<QQ", one_in, at_most))
 
 
+pytestmark = pytest.mark.usefixtures("apart")  # allocations of the program fail, and not those of its libraries
 needs_preload = pytest.mark.skipif(
     not shutil.which("cc") or platform.machine() != "x86_64" or "SAN" in os.environ, reason="needs a preloaded library, which is compiled here"
 )

@@ -8,6 +8,7 @@ from serving import DEMO, ROOT, SLOW, Service, wait_for
 
 ASK = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 20}}
 STOP_S = 25  # ten may be spent on freeing memory
+pytestmark = pytest.mark.usefixtures("apart")  # tests/nothread.c looks at which library starts a thread
 
 
 @pytest.fixture(scope="module")

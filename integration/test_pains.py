@@ -15,7 +15,7 @@ import anthropic
 import huggingface_hub
 import pytest
 import requests
-from serving import BIN, DEMO, SLOW, Process, Scripted, Service, free_port, wait_for
+from serving import APART, BIN, DEMO, SLOW, Process, Scripted, Service, free_port, wait_for
 
 CACHE = ["--kv-cache-memory", "5e7", "--threads", 1]
 SHORT = {"inputs": "Once", "parameters": {"max_new_tokens": 4}}
@@ -31,7 +31,7 @@ def service():
 def test_no_program_has_more_than_ten_megabytes(tmp_path):
     """The third: each program, without its symbols."""
     for name in ("launcher", "router", "model-server"):
-        subprocess.run(["strip", "-o", tmp_path / name, BIN / name], check=True)
+        subprocess.run(["strip", "-o", tmp_path / name, APART / name], check=True)
         assert (tmp_path / name).stat().st_size <= 10 << 20, name
 
 

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 import serving
 import test_nodes
-from serving import BIN, DEMO, Service
+from serving import APART, DEMO, Service
 from test_cluster import Member, authority, two_machines
 from test_images import ARGS, answer, cases, folder, greedy
 from test_nodes import tokens
@@ -25,14 +25,14 @@ def programs(slim, monkeypatch):
 @pytest.mark.parametrize("name, program", NAMES.items())
 def test_the_name_says_which_program_it_is(slim, tmp_path, name, program):
     os.link(slim / "launcher", tmp_path / name)
-    ours, apart = (subprocess.run([p, "--help"], capture_output=True, check=True).stdout for p in (tmp_path / name, BIN / program))
+    ours, apart = (subprocess.run([p, "--help"], capture_output=True, check=True).stdout for p in (tmp_path / name, APART / program))
     assert ours == apart and len(ours) > 200
 
 
 def test_its_services_answer_as_those_of_three_programs(slim):
     asked = [{"inputs": "Once upon a time", "parameters": {"max_new_tokens": n, "seed": n}} for n in (20, 40, 60)]
     answers = []
-    for at in (slim, BIN):
+    for at in (slim, APART):
         serving.BIN = at
         with Service(DEMO, 2, ["--max-shard-restarts", 2]) as s:
             answers.append([s.post("/generate", a).json() for a in asked])
@@ -59,6 +59,6 @@ def test_it_needs_fewer_shared_libraries(slim):
     def needed(path):
         return {line.split()[0] for line in subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout.splitlines()}
 
-    ours, apart = needed(slim / "router"), needed(BIN / "router")
+    ours, apart = needed(slim / "router"), needed(APART / "router")
     assert len(ours) <= len(apart) - 50, ours
     assert not [lib for lib in ours if lib.startswith(("libgrpc", "libabsl", "libstdc++", "libzmq"))]
