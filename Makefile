@@ -267,6 +267,7 @@ $(B)/obj/tests/%.o: tests/%.c | $(GEN)
 $(B)/tests/unit/common/rpc/test_rpc_pack: LDFLAGS += -Wl,--wrap=malloc
 $(B)/tests/unit/common/rpc/test_rpc_server: LDFLAGS += -Wl,--wrap=calloc
 $(B)/tests/unit/router/fleet/test_dns: LDFLAGS += -Wl,--wrap=getaddrinfo
+$(B)/tests/unit/router/fleet/test_adapt: LDFLAGS += -Wl,--wrap=infer_change,--wrap=infer_adapters
 $(B)/tests/unit/common/constraint/test_no_memory: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 $(B)/tests/%: $(B)/obj/tests/%.o $(ARCHIVES)
 	@mkdir -p $(@D)

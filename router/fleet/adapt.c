@@ -150,6 +150,8 @@ int fleet_adapt_replica(struct replica *p, struct infer *i, struct err *e)
             fleet_rest(f, AGAIN_MS);
         }
     served_adapters_release(want);
+    if (did == EQUAL)
+        *e = (struct err)ERR_INIT; /* an earlier attempt may have failed */
     return did == EQUAL ? 0 : -1;
 }
 

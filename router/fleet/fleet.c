@@ -53,12 +53,21 @@ static int check(const struct fleet_config *c, struct err *e)
     return c->discovery ? discover_check(c->discovery, e) : 0;
 }
 
+static void free_targets(char **v, uint32_t n)
+{
+    for (uint32_t i = 0; v && i < n; i++)
+        free(v[i]);
+    free(v);
+}
+
 static char **copy_targets(const struct fleet_config *c)
 {
     char **v = calloc(c->n_targets + 1, sizeof(*v));
     for (uint32_t i = 0; v && i < c->n_targets; i++)
-        if (!(v[i] = strdup(c->targets[i])))
+        if (!(v[i] = strdup(c->targets[i]))) {
+            free_targets(v, i);
             return NULL;
+        }
     return v;
 }
 
@@ -135,6 +144,19 @@ struct fleet *fleet_start(const struct fleet_config *c, struct err *e)
     return NULL;
 }
 
+/* The threads of the others go through the list until they end, too. */
+static void join_replicas(struct fleet *f)
+{
+    pthread_mutex_lock(&f->lock);
+    while (f->n > 0) {
+        struct replica *p = f->v[--f->n];
+        pthread_mutex_unlock(&f->lock);
+        replica_join(p);
+        pthread_mutex_lock(&f->lock);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
 void fleet_stop(struct fleet *f)
 {
     if (!f)
@@ -155,17 +177,14 @@ void fleet_stop(struct fleet *f)
     lookup_stop(f);
     if (f->adapts)
         pthread_join(f->adapt, NULL);
-    while (f->n > 0)
-        replica_join(f->v[--f->n]);
+    join_replicas(f);
     infer_stop(f->only);
     if (f->c.infer.metrics)
         metrics_unshare(f->c.infer.metrics, &f->gauges);
     for (uint32_t i = 0; i < f->limits.n_labels; i++)
         free(f->limits.labels[i]);
     free((void *)(uintptr_t)f->limits.labels);
-    for (uint32_t i = 0; f->c.targets && i < f->c.n_targets; i++)
-        free((void *)(uintptr_t)f->c.targets[i]);
-    free((void *)(uintptr_t)f->c.targets);
+    free_targets((char **)(uintptr_t)f->c.targets, f->c.n_targets);
     fair_free(&f->fair);
     adapter_shelf_fini(&f->adapters);
     adapters_free(&f->uses);

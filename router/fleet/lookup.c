@@ -46,7 +46,8 @@ static struct replica *replica_of(const struct fleet *f, const char *target)
     return NULL;
 }
 
-/* With the lock. A draining replica that is discovered again stays. */
+/* With the lock. A draining replica that is discovered again stays. `e` is set if there are too
+ * many. */
 static void merge(struct lookup *w, struct err *e)
 {
     struct fleet *f = w->f;
@@ -66,7 +67,7 @@ static void merge(struct lookup *w, struct err *e)
             continue;
         LOG(LOG_INFO, "Replica found", LOGS("replica", w->found.v[i]));
         if (replica_add(f, w->found.v[i], e) != 0)
-            complain(w, e);
+            break;
     }
 }
 
@@ -74,17 +75,17 @@ static void merge(struct lookup *w, struct err *e)
  * reachable. */
 static void use(struct lookup *w, int rc, struct err *e)
 {
-    if (rc != 0)
+    if (rc >= 0) {
+        sightings_add(&w->seen, &w->found);
+        pthread_mutex_lock(&w->f->lock);
+        if (!w->f->stopping)
+            merge(w, e);
+        pthread_mutex_unlock(&w->f->lock);
+    }
+    if (e->kind != ERR_NONE)
         complain(w, e);
     else
         w->last_error[0] = 0;
-    if (rc < 0)
-        return;
-    sightings_add(&w->seen, &w->found);
-    pthread_mutex_lock(&w->f->lock);
-    if (!w->f->stopping)
-        merge(w, e);
-    pthread_mutex_unlock(&w->f->lock);
 }
 
 static void lookup_free(struct lookup *w)
