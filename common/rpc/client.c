@@ -346,6 +346,9 @@ void rpc_unary_start(struct rpc_client *c, void *method, struct rpc_unary *u,
 
 void rpc_unary_cancel(struct rpc_unary *u)
 {
+    if (u->again) /* it is not repeated either */
+        grpc_byte_buffer_destroy(u->again);
+    u->again = NULL;
     if (u->call)
         grpc_call_cancel(u->call, NULL);
 }
