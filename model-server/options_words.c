@@ -1,43 +1,29 @@
 #include "model-server/options_words.h"
+#include "common/sentence.h"
 #include "model-server/backend/format.h"
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The k-th part of a text with ", " between its parts; empty: it has fewer. */
-static const char *part(const char *text, int k)
+__attribute__((format(printf, 2, 3))) static void add(struct options_words *w, const char *fmt, ...)
 {
-    while (k-- > 0)
-        text = (text = strchr(text, ',')) ? text + 2 : "";
-    return text;
+    const size_t n = strlen(w->options);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(w->options + n, sizeof(w->options) - n, fmt, args);
+    va_end(args);
 }
 
-/* Of a CPU: "CPU, 2 threads, AVX-512 VNNI BF16, bfloat16 products". Products that round, and those
- * of matrix units, have the order of their instructions; the others' is the same on all CPUs
- * (docs/decisions/invariance.md). Of a GPU: its kind, "GPU 0, NAME, compute capability 9.0, ...".
- */
-static void find_products(const char *backend, const char *device, char *out, size_t size)
+void options_words(const struct serve_config *c, enum kv_dtype kv, struct options_words *out)
 {
-    const bool cpu = strcmp(backend, "cpu") == 0;
-    const char *at = part(device, cpu ? 2 : 1), *end = cpu ? "" : part(at, 2);
-    if (cpu && !strstr(at, " products"))
-        at = "";
-    const size_t n = strlen(at) - (*end ? strlen(end) + 2 : 0);
-    snprintf(out, size, "%.*s", (int)n, at);
-}
-
-void options_words(const struct serve_config *c, enum kv_dtype kv, const char *backend,
-                   const char *device, struct options_words *out)
-{
-    const bool scaled = c->rope_scaling && *c->rope_scaling;
-    int n = snprintf(out->options, sizeof(out->options),
-                     "--kv-cache-dtype %s --activations %s --watermark-gamma %g "
-                     "--watermark-delta %g%s",
-                     kv_dtype_name(kv),
-                     arith_name(activations_plain(c->activations, (int)c->dtype - 1)),
-                     c->watermark_gamma, c->watermark_delta,
-                     c->expert_parallel ? " --enable-expert-parallel" : "");
-    if (scaled && n > 0 && n < (int)sizeof(out->options))
-        snprintf(out->options + n, sizeof(out->options) - (size_t)n,
-                 " --rope-scaling %.60s --rope-factor %g", c->rope_scaling, c->rope_factor);
-    find_products(backend, device, out->products, sizeof(out->products));
+    const enum arith plain = activations_plain(c->activations, (int)c->dtype - 1);
+    out->options[0] = '\0';
+    add(out, "--kv-cache-dtype %s --activations %s", kv_dtype_name(kv), arith_name(plain));
+    add(out, " --watermark-gamma %g --watermark-delta %g", c->watermark_gamma, c->watermark_delta);
+    if (c->expert_parallel)
+        add(out, " --enable-expert-parallel");
+    if (c->rope_scaling && *c->rope_scaling)
+        add(out, " --rope-scaling %.60s --rope-factor %g", c->rope_scaling, c->rope_factor);
+    if (c->pooling) /* otherwise the files say it */
+        add(out, " --pooling %s", sentence_pooling_choices[c->pooling]);
 }

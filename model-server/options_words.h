@@ -7,10 +7,9 @@
 #include "model-server/serve_config.h"
 
 struct options_words {
-    char options[240];  /* as flags, "--kv-cache-dtype int8 ..."; with their effective values */
-    char products[160]; /* how the device adds up; empty: in the order that all CPUs share */
+    char options[256];  /* as flags, "--kv-cache-dtype int8 ..."; with their effective values */
+    char products[160]; /* backend_ops.arithmetic of the device */
 };
-/* `kv`: type of the KV cache; `backend` and `device`: its name and its describe(). */
-void options_words(const struct serve_config *c, enum kv_dtype kv, const char *backend,
-                   const char *device, struct options_words *out);
+/* Fills out->options. `kv`: type of the KV cache. */
+void options_words(const struct serve_config *c, enum kv_dtype kv, struct options_words *out);
 #endif

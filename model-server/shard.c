@@ -121,13 +121,10 @@ static int open_below(struct shard *s, const struct serve_config *c, struct err 
         return 0;
     if (!(files = files_of(s, e)))
         return err_wrap(e, "the identity of KV blocks");
-    /* the arithmetic, after "CPU, N threads" */
-    const char *device = s->ops->describe(s->dev), *comma = strchr(device, ',');
-    comma = comma ? strchr(comma + 1, ',') : NULL;
     snprintf(words, sizeof(words), "%s %s %s %s %s %s %s %.17g %d rank %s", VERSION, s->ops->name,
-             comma ? comma : device, dtype_name(m->dtype), quant_name(m->quant),
-             arith_name(m->arith), c->rope_scaling ? c->rope_scaling : "-", c->rope_factor,
-             (int)kv_dtype(s, c), rank_words(c, rank));
+             s->words.products, dtype_name(m->dtype), quant_name(m->quant), arith_name(m->arith),
+             c->rope_scaling ? c->rope_scaling : "-", c->rope_factor, (int)kv_dtype(s, c),
+             rank_words(c, rank));
     return kv_below_open(&s->below, &c->below, files, words, &s->cluster, e);
 }
 
@@ -327,10 +324,13 @@ int shard_load(struct shard *s, const struct serve_config *c,
         stand_alone(s, c);
         return open_model(s, c, e);
     }
-    if (check_memory(s, c, e) || join(s, c, lost, arg, e) || open_model(s, c, e) ||
-        open_below(s, c, e))
+    if (check_memory(s, c, e) || join(s, c, lost, arg, e) || open_model(s, c, e))
         return -1;
-    options_words(c, kv_dtype(s, c), s->ops->name, s->ops->describe(s->dev), &s->words);
+    options_words(c, kv_dtype(s, c), &s->words);
+    s->ops->arithmetic(s->dev, model_info(s->model)->rounds, s->words.products,
+                       sizeof(s->words.products));
+    if (open_below(s, c, e))
+        return -1;
     struct err unknown = ERR_INIT;
     if (!files_of(s, &unknown)) /* most of them are in the page cache now */
         LOG(LOG_WARN, "the checkpoint has no identity", LOGS("error", unknown.msg));

@@ -496,6 +496,11 @@ struct backend_ops {
      * without an error, if a device cannot: then messages go through host memory. NULL where
      * comm_open is. */
     int (*link_open)(struct device *d, struct comm *host, struct comm **out, struct err *e);
+
+    /* Writes what the bits of results depend on besides the model and its types: kind and order of
+     * products, and of sums over the ranks of comm_open(). Devices with equal texts have equal
+     * results. Empty: those that all CPUs share. `rounds`: kv_desc.rounds of the model's caches. */
+    void (*arithmetic)(const struct device *d, bool rounds, char *out, size_t size);
 };
 
 extern const struct backend_ops backend_cpu;

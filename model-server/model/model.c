@@ -72,6 +72,7 @@ static void fill_info(struct model *m)
     const struct decoder_spec *s = &m->d.spec;
     struct model_info *i = &m->info;
     i->vocab = s->vocab;
+    i->rounds = m->d.kv_rounds;
     i->max_positions = s->max_positions;
     i->bounded = s->learned_positions;
     if (s->attends_text && i->bounded && m->d.encodes) {

@@ -99,6 +99,7 @@ struct model_info {
     /* bytes of a cell of recurrent state on this rank; 0: the model has none */
     uint64_t state_bytes;
     bool enqueues;        /* model_draw() returns without waiting: no collective uses the host */
+    bool rounds;          /* kv_desc.rounds of its caches */
     enum model_task task; /* never TASK_AUTO */
     uint32_t width;       /* width of a text's result; 0: it generates */
     uint32_t row_width;   /* width of a token's, if all are asked for */

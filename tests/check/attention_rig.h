@@ -20,8 +20,9 @@ struct sequence {
     struct attn attn;
     uint32_t len, rot, block_size;
     enum kv_dtype dtype;
-    bool dirty; /* every block has been another sequence's, whose keys and values were all NaN */
-    float *qkv; /* [len][(n_heads + 2 n_kv_heads) * head_dim], before rope */
+    bool rounds; /* kv_desc.rounds */
+    bool dirty;  /* every block has been another sequence's, whose keys and values were all NaN */
+    float *qkv;  /* [len][(n_heads + 2 n_kv_heads) * head_dim], before rope */
     float *rope;
     struct mutual *mutual; /* [len] */
 };
@@ -152,8 +153,12 @@ static void run_sequence(struct device *d, const struct sequence *s, uint32_t ch
     size_t out = (size_t)a->n_heads * a->head_dim;
     uint32_t n = (s->len + s->block_size - 1) / s->block_size, other = s->len / 2;
     other -= a->mutual == MUTUAL_ALONE ? other % 50 : a->mutual ? other % 128 : 0;
-    struct kv_desc kd = {
-        2, 2 * n + 3, s->block_size, s->dtype, {a->n_kv_heads, a->head_dim, a->head_dim}};
+    struct kv_desc kd = {2,
+                         2 * n + 3,
+                         s->block_size,
+                         s->dtype,
+                         {a->n_kv_heads, a->head_dim, a->head_dim},
+                         .rounds = s->rounds};
     struct kv_cache *kv = ops->kv_new(d, &kd, &e);
     if (!kv)
         fail_msg("%s", e.msg);

@@ -66,6 +66,31 @@ static void cpu_close(struct device *d)
     free(d);
 }
 
+static const char *products_of_bf16(const struct device *d)
+{
+    return d->squares == SQUARE_PARTS ? ", exact products on AMX"
+           : d->half || d->squares    ? ", bfloat16 products"
+                                      : "";
+}
+
+static const char *products_of_f16(const struct device *d)
+{
+    return d->half_f16 ? ", float16 products" : "";
+}
+
+/* Products that round, and those of matrix units, have the order of their instructions; the others'
+ * is the same on all CPUs (docs/decisions/invariance.md). */
+static void cpu_arithmetic(const struct device *d, bool rounds, char *out, size_t size)
+{
+    const struct kv_products *kv = &d->kv[rounds], *exact = &d->kv[false];
+    const bool apart = kv->squares != exact->squares || kv->pairs != exact->pairs;
+    const char *bf16 = products_of_bf16(d), *f16 = products_of_f16(d);
+    out[0] = '\0';
+    if (apart || *bf16 || *f16)
+        snprintf(out, size, "%s%s%s%s", cpu_feature_names(d->features), bf16, f16,
+                 apart ? ", attention in bfloat16" : "");
+}
+
 static struct device *cpu_open(const struct device_options *o, struct err *e)
 {
     struct device *d = calloc(1, sizeof(*d));
@@ -90,11 +115,7 @@ static struct device *cpu_open(const struct device_options *o, struct err *e)
         return NULL;
     }
     snprintf(d->describe, sizeof(d->describe), "CPU, %d thread%s, %s%s%s", n, n > 1 ? "s" : "",
-             cpu_feature_names(d->features),
-             d->squares == SQUARE_PARTS ? ", exact products on AMX"
-             : d->half || d->squares    ? ", bfloat16 products"
-                                        : "",
-             d->half_f16 ? ", float16 products" : "");
+             cpu_feature_names(d->features), products_of_bf16(d), products_of_f16(d));
     return d;
 }
 
@@ -183,6 +204,7 @@ const struct backend_ops backend_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,
+    .arithmetic = cpu_arithmetic,
     .memory = cpu_memory_op,
     .alloc = cpu_alloc,
     .free = cpu_free,

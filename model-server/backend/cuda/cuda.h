@@ -204,7 +204,8 @@ struct device {
     uint32_t n_kv, kv_block_size; /* live caches, and their common block size */
     struct err fault; /* error of an operation that cannot return one; step_end() returns it */
     char describe[256];
-    struct group *group; /* a list: ranks of collectives, of messages; NULL: alone */
+    struct group *group;  /* a list: ranks of collectives, of messages; NULL: alone */
+    char arithmetic[160]; /* backend_ops.arithmetic */
 };
 
 struct weight {

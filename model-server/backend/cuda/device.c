@@ -234,6 +234,10 @@ static void describe(struct device *d, const struct cudaDeviceProp *p, const cha
              d->features & CUDA_TENSOR ? ", tensor cores" : "",
              d->features & CUDA_GRAPHS ? ", graphs" : "",
              d->features & CUDA_OVERLAP ? ", overlap" : "", wgmma);
+    /* of the features, those that change bits */
+    snprintf(d->arithmetic, sizeof(d->arithmetic), "%.64s, compute capability %d.%d%s%s", p->name,
+             p->major, p->minor, d->features & CUDA_TENSOR ? "" : ", no tensor cores",
+             d->features & CUDA_WGMMA_ANY ? wgmma : "");
 }
 
 static int prepare(struct device *d, const struct device_options *o, struct err *e)
@@ -277,6 +281,12 @@ static struct device *cuda_open(const struct device_options *o, struct err *e)
 }
 
 static const char *cuda_describe(struct device *d) { return d->describe; }
+
+static void cuda_arithmetic(const struct device *d, bool rounds, char *out, size_t size)
+{
+    (void)rounds; /* attention does not depend on it */
+    snprintf(out, size, "%s", d->arithmetic);
+}
 
 /* ---------------------------------------------------------------- steps */
 
@@ -343,6 +353,7 @@ static const struct backend_ops backend_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,
+    .arithmetic = cuda_arithmetic,
     .memory = cuda_memory,
     .alloc = cuda_alloc,
     .free = cuda_release,

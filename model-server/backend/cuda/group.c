@@ -308,19 +308,24 @@ static int exchange_cards(struct group *g, struct err *e)
     return 0;
 }
 
+static void append(char *text, size_t size, const char *more)
+{
+    const size_t n = strlen(text);
+    snprintf(text + n, size - n, "%s", more);
+}
+
+/* Sums of each transport have an order of their own; messages add nothing. */
 static void describe(struct group *g)
 {
-    char *at = g->d->describe + strlen(g->d->describe);
-    uint32_t v = g->cards[0].nccl;
-    size_t left = sizeof(g->d->describe) - strlen(g->d->describe);
-    int n = snprintf(at, left, ", %s by %s", g->messages ? "messages" : "sums",
-                     g->oneshot ? "peers' memory and " : "");
-    if (n < 0 || (size_t)n >= left)
-        return;
+    const uint32_t v = g->cards[0].nccl;
+    char nccl[40] = "the hosts", words[96];
     if (g->nccl)
-        snprintf(at + n, left - (size_t)n, "NCCL %u.%u.%u", v / 10000, v / 100 % 100, v % 100);
-    else
-        snprintf(at + n, left - (size_t)n, "the hosts");
+        snprintf(nccl, sizeof(nccl), "NCCL %u.%u.%u", v / 10000, v / 100 % 100, v % 100);
+    snprintf(words, sizeof(words), ", %s by %s%s", g->messages ? "messages" : "sums",
+             g->oneshot ? "peers' memory and " : "", nccl);
+    append(g->d->describe, sizeof(g->d->describe), words);
+    if (!g->messages)
+        append(g->d->arithmetic, sizeof(g->d->arithmetic), words);
 }
 
 /* A group whose ranks know each other; NULL with `e`. */

@@ -259,8 +259,10 @@ int wgmma_decide(struct device *d, int major, int minor, const char **why, struc
         same = check(d, t, CUDA_WGMMA, e);
     if (same < 0)
         return -1;
-    if (same || wanted & CUDA_WGMMA_ANY)
+    if (same)
         d->features |= CUDA_WGMMA;
+    else if (wanted & CUDA_WGMMA_ANY)
+        d->features |= any;
     *why = same                      ? ", wgmma"
            : wanted & CUDA_WGMMA_ANY ? ", wgmma though its sums have other bits"
                                      : ", no wgmma (its sums have other bits)";

@@ -1,0 +1,97 @@
+/* backend_ops.arithmetic: devices with equal texts compute equal bits. */
+#include "model-server/backend/host/cpu_features.h"
+#include "tests/check/attention_rig.h"
+
+enum { HEADS = 4, DIM = 64, LEN = 96, COLS = 512, ROWS = 32 };
+
+struct results {
+    char text[160];
+    float attention[LEN * HEADS * DIM], product[LEN * ROWS];
+};
+
+/* What the CPU has, without what comes after each of these instruction sets. */
+static const uint64_t features[] = {
+    ~UINT64_C(0),
+    ~(uint64_t)(CPU_AMX_BF16 | CPU_AMX_INT8),
+    ~(uint64_t)(CPU_AMX_BF16 | CPU_AMX_INT8 | CPU_AVX512_FP16),
+    CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VNNI | CPU_NEON | CPU_NEON_DOT,
+    CPU_AVX2 | CPU_NEON,
+    0,
+};
+enum { N_FEATURES = sizeof(features) / sizeof(features[0]), N_RESULTS = 4 * N_FEATURES };
+
+static void multiply(struct device *d, const struct mat_desc *m, const float *x, float *y)
+{
+    struct err e = ERR_INIT;
+    struct weight *w = ops->weight_load(d, m, &e);
+    assert_non_null(w);
+    const struct ragged none = {0};
+    assert_int_equal(ops->step_begin(d, &none, &e), 0);
+    ops->linear(d, y, x, LEN, w, NULL);
+    assert_int_equal(ops->step_end(d, &e), 0);
+    ops->weight_free(d, w);
+}
+
+static void compute(struct results *r, const struct device_options *o, const struct sequence *s,
+                    const struct mat_desc *m, const float *x)
+{
+    struct err e = ERR_INIT;
+    struct device *d = ops->open(o, &e);
+    assert_non_null(d);
+    ops->arithmetic(d, s->rounds, r->text, sizeof(r->text));
+    run_sequence(d, s, LEN, false, r->attention);
+    assert_true(attention_error(s, LEN - 1, 0, r->attention + (size_t)(LEN - 1) * HEADS * DIM) <
+                0.05);
+    multiply(d, m, x, r->product);
+    ops->close(d);
+}
+
+static bool same_bits(const struct results *a, const struct results *b)
+{
+    const void *x[] = {a->attention, a->product}, *y[] = {b->attention, b->product};
+    return !memcmp(x[0], y[0], sizeof(a->attention)) && !memcmp(x[1], y[1], sizeof(a->product));
+}
+
+static void equal_texts_have_equal_bits(void **state)
+{
+    struct results *all = calloc(N_RESULTS, sizeof(*all));
+    uint32_t n = 0, plain = 0;
+    (void)state;
+    rng = rng_new();
+    struct sequence s = sequence_new(
+        (struct attn){.n_heads = HEADS, .n_kv_heads = 2, .head_dim = DIM, .scale = 0.125f}, LEN,
+        KV_BF16, 16);
+    float *x = rng_floats(&rng, LEN * COLS), *w = rng_floats(&rng, ROWS * COLS);
+    uint16_t *half = malloc(ROWS * COLS * sizeof(*half));
+    for (uint32_t i = 0; i < ROWS * COLS; i++)
+        half[i] = bf16_of_f32(w[i]);
+    const struct mat_part part = {half, DT_BF16, ROWS, COLS, COLS, 1};
+    const struct mat_desc m = {.parts = &part, .n_parts = 1, .dtype = DT_BF16};
+    for (uint32_t f = 0; f < N_FEATURES; f++)
+        for (enum arith a = ARITH_EXACT; a <= ARITH_HALF; a++)
+            for (s.rounds = false;; s.rounds = true) {
+                compute(&all[n++],
+                        &(struct device_options){.threads = 1, .features = features[f], .arith = a},
+                        &s, &m, x);
+                if (s.rounds)
+                    break;
+            }
+    for (uint32_t i = 0; i < n; i++) {
+        plain += !*all[i].text;
+        for (uint32_t k = 0; k < i; k++)
+            if (!strcmp(all[i].text, all[k].text) && !same_bits(&all[i], &all[k]))
+                fail_msg("\"%s\" is the text of two results (%u, %u)", all[i].text, k, i);
+    }
+    assert_true(plain >= 4); /* plain C: whatever is asked */
+    free(half), free(x), free(w);
+    sequence_free(&s);
+    free(all);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_texts_have_equal_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
