@@ -7,6 +7,7 @@
  * which any thread may set. */
 #ifndef TESTS_FAKE_SHARD_H
 #define TESTS_FAKE_SHARD_H
+#include "tests/fake_shard_adapters.h"
 #include "tests/fake_shard_tiers.h"
 
 static inline const ProtobufCMessage *fake_failed(struct fake_shard *f, struct rpc_call *call,
@@ -156,6 +157,7 @@ static inline const ProtobufCMessage *fake_info(void *ctx, const ProtobufCMessag
     r->takes_chunks = !f->no_chunks;
     r->takes_grammars = true;
     r->takes_images = f->takes_images;
+    fake_adapters_info(f, r);
     r->state_cells_per_request = f->n_cells ? 2 : 0;
     static uint32_t own_fields[] = {100, 101, 102};
     r->sampling_fields = own_fields;
@@ -249,6 +251,8 @@ static const struct rpc_method fake_methods[] = {
     FAKE_RPC("Prefill", prefill, RPC_SERIAL, fake_prefill),
     FAKE_RPC("Decode", decode, RPC_SERIAL, fake_decode),
     FAKE_RPC("Embed", embed, RPC_SERIAL, fake_embed),
+    FAKE_RPC("LoadAdapter", load_adapter, RPC_SERIAL, fake_load_adapter),
+    FAKE_RPC("UnloadAdapter", unload_adapter, RPC_SERIAL, fake_unload_adapter),
     FAKE_RPC("KvStore", kv_store, RPC_SERIAL, fake_store),
     FAKE_RPC("KvFetch", kv_fetch, RPC_APART, fake_fetch),
     FAKE_RPC("KvLoad", kv_load, RPC_SERIAL, fake_load),

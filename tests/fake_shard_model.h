@@ -20,7 +20,8 @@ enum {
     FAKE_MAX_RUN = 512,
     FAKE_MAX_LOG = 4096,
     FAKE_MAX_BLOCK = 16,
-    FAKE_MAX_KEPT = 4096
+    FAKE_MAX_KEPT = 4096,
+    FAKE_MAX_ADAPTERS = 8
 };
 
 struct fake_seq {
@@ -52,15 +53,16 @@ struct fake_shard {
     uint64_t checkpoint_hash; /* 0: not said */
     uint32_t rank, world, block_size, n_blocks;
     bool no_chunking, no_prefix_caching, no_copies, no_edits, no_chunks, text_only;
-    bool takes_images;      /* reported by Info; images themselves are ignored */
-    uint32_t n_windows;     /* blocks of a sliding-window cache that it reports; it has none */
-    uint32_t n_slots;       /* of the swap region */
-    uint64_t swap_block_ns; /* time to move a block; a token takes 1000 ns to compute */
-    uint32_t n_cells;       /* of recurrent state; 0: there is none */
-    bool offloads;          /* it has lower tiers; block_size <= FAKE_MAX_BLOCK */
-    bool transfers;         /* it reads blocks of `peer`; NULL: the peer is gone */
-    bool quick;             /* constant tokens: for benchmarks */
-    bool embeds;            /* it gives vectors: the first id of a text */
+    bool takes_images;         /* reported by Info; images themselves are ignored */
+    uint32_t n_windows;        /* blocks of a sliding-window cache that it reports; it has none */
+    uint32_t n_slots;          /* of the swap region */
+    uint64_t swap_block_ns;    /* time to move a block; a token takes 1000 ns to compute */
+    uint32_t n_cells;          /* of recurrent state; 0: there is none */
+    bool offloads;             /* it has lower tiers; block_size <= FAKE_MAX_BLOCK */
+    bool transfers;            /* it reads blocks of `peer`; NULL: the peer is gone */
+    bool quick;                /* constant tokens: for benchmarks */
+    uint32_t runtime_adapters; /* it loads so many, at most FAKE_MAX_ADAPTERS */
+    bool embeds;               /* it gives vectors: the first id of a text */
     bool stamps; /* the text of a token is the time when its step ended, in monotonic ns */
     int64_t stamp;
     /* script */
@@ -74,12 +76,14 @@ struct fake_shard {
     _Atomic uint32_t keeps_most; /* most blocks that a KvStore stores; 0: all */
     _Atomic uint32_t finds_most; /* most blocks that a KvFetch finds; 0: all */
     _Atomic int fail_prefill, fail_decode, fail_filter; /* this many next calls fail */
-    _Atomic int fail_status;   /* status of failing Prefills and Decodes; 0: INTERNAL */
-    _Atomic bool fail_late;    /* a failing Prefill has applied its edits */
-    _Atomic bool fail_drops;   /* a failing Prefill loses the cached batch (TGI's way) */
-    _Atomic uint64_t fail_one; /* id + 1: its next generation is an error */
-    _Atomic int hold;          /* steps wait while it is set */
-    _Atomic bool hangs;        /* a step waits for `hold` */
+    _Atomic int fail_status;    /* status of failing Prefills and Decodes; 0: INTERNAL */
+    _Atomic bool fail_late;     /* a failing Prefill has applied its edits */
+    _Atomic bool fail_drops;    /* a failing Prefill loses the cached batch (TGI's way) */
+    _Atomic uint64_t fail_one;  /* id + 1: its next generation is an error */
+    _Atomic int hold;           /* steps wait while it is set */
+    _Atomic int hold_adapter;   /* loads of adapters wait while it is set */
+    _Atomic bool holds_adapter; /* one has waited */
+    _Atomic bool hangs;         /* a step waits for `hold` */
     /* results; read under `lock` */
     pthread_mutex_t lock;
     struct fake_log log[FAKE_MAX_LOG];
@@ -102,6 +106,8 @@ struct fake_shard {
         uint8_t parts;
     } * kept;
     uint32_t n_kept;
+    char adapters[FAKE_MAX_ADAPTERS][32]; /* names; under `lock` */
+    uint32_t n_adapters;
     uint64_t fetched; /* id of the last KvFetch */
     struct fake_seq run[FAKE_MAX_RUN];
     uint32_t n_run;

@@ -108,6 +108,15 @@ void sched_change(struct scheduler *s, struct adapter_change *c)
     sched_end_turn(s);
 }
 
+void changes_rejoined(struct scheduler *s)
+{
+    for (const struct adapter_change *c = s->changes; c; c = c->next) {
+        const struct served_adapter *a = c->path ? NULL : listed(s, c->number);
+        if (a && !a->leaving) /* out of memory: it stays available until no request uses it */
+            (void)mark(s, c->number, true);
+    }
+}
+
 void changes_fail(struct scheduler *s, const char *why)
 {
     s->change = NULL;

@@ -44,6 +44,8 @@ bool changes_turn(struct scheduler *s);
 void changes_answered(struct scheduler *s); /* the call returned and no rank is lost */
 /* shards were lost during the call: the change is retried once with the next ones */
 void changes_lost(struct scheduler *s);
+/* The list is what the new shards were given: what an unload marked since then is marked again. */
+void changes_rejoined(struct scheduler *s);
 /* ends every pending change with an error */
 void changes_fail(struct scheduler *s, const char *why);
 #endif

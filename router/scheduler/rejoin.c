@@ -121,6 +121,7 @@ static bool take_over(struct scheduler *s, struct shards *of, const struct shard
     if (!sched_init_accounting(s) || !adapters_replace(&s->adapters, s->repeated))
         return false;
     adapter_shelf_put(&s->shelf, s->repeated);
+    changes_rejoined(s);
     for (size_t i = 0; i < sizeof(s->known.bucket) / sizeof(s->known.bucket[0]); i++)
         for (struct seq *q = s->known.bucket[i]; q; q = q->chain)
             q->waiter.tried = 0; /* the failure was recorded for the old cache */
