@@ -437,3 +437,17 @@ def test_one_that_is_too_complex_while_generating_is_a_refusal(s):
     assert event["error"]["http_status_code"] == 400 and last == "[DONE]"
     r = s.post("/generate", {"inputs": "Ann", "parameters": {"max_new_tokens": 300, "grammar": {"type": "json", "value": schema}}})
     assert r.status_code == 422 and r.json()["error_type"] == "validation", r.text
+
+
+def test_constraints_share_a_budget_of_memory():
+    """Each schema is asked once; what is kept of them does not grow beyond the budget, and an answer is the same after it was dropped."""
+    names = [[f"value {k} of list {i}" for k in range(3000)] for i in range(12)]
+    body = lambda i: formatted({"enum": names[i]}, model="tgi", messages=CHAT, max_tokens=20, temperature=1, seed=1)
+    text = lambda i: s.post("/v1/chat/completions", body(i)).json()["choices"][0]["message"]["content"]
+    with Service(DEMO, 2, args=["--constraint-memory", "0.016"]) as s:
+        first = [text(i) for i in range(len(names))]
+        assert 0 < s.metric("tgi_constraint_bytes") <= 0.016 * 2**30
+        assert s.metric("tgi_constraint_evictions", what="unused") > 0
+        assert [text(i) for i in range(len(names))] == first
+        assert 0 < s.metric("tgi_constraint_bytes") <= 0.016 * 2**30
+        assert s.metric("tgi_constraint_evictions", what="closed") == 0

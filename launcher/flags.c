@@ -141,6 +141,7 @@ static const struct flag rows[] = {
     {ROW("device", ENUM, device, TO_SHARD, "Device to compute on. `auto`: CUDA if the plugin and a device are available, otherwise CPU."), .choices = devices_},
     {OPTION_KV_CACHE_MEMORY, AT(kv_cache_memory), .tag = TO_SHARD},
     {OPTION_SWAP_SPACE, AT(swap_space), .tag = TO_SHARD},
+    {OPTION_CONSTRAINT_MEMORY, AT(constraint_memory), .tag = TO_SHARD},
     {OPTION_KV_OFFLOAD_DIR, AT(kv_offload_dir), .tag = TO_SHARD},
     {OPTION_KV_OFFLOAD_SIZE, AT(kv_offload_size), .tag = TO_SHARD},
     {OPTION_KV_OFFLOAD_MEMORY, AT(kv_offload_memory), .tag = TO_SHARD},

@@ -49,7 +49,8 @@ struct config {
     const char *shard_uds_path, *master_addr;
     uint32_t master_port, nnodes, node_rank, rendezvous_timeout;
     struct cluster_options cluster;
-    double cuda_memory_fraction, adapter_memory_fraction, kv_cache_memory, swap_space;
+    double cuda_memory_fraction, adapter_memory_fraction, kv_cache_memory, swap_space,
+        constraint_memory;
     const char *kv_offload_dir, *kv_events_config, *kv_transfer_address, *packed_cache;
     double kv_offload_size, kv_offload_memory, packed_cache_size;
     struct flag_list cuda_graphs;

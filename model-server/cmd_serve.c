@@ -71,6 +71,7 @@ static const struct flag flags[] = {
      .help = "Worker threads of the CPU backend; 0: the allowed cores divided by the number of ranks."},
     {OPTION_KV_CACHE_MEMORY, F(kv_memory)},
     {OPTION_SWAP_SPACE, F(swap_gib)},
+    {OPTION_CONSTRAINT_MEMORY, F(constraint_gib)},
     {OPTION_KV_OFFLOAD_DIR, F(below.dir)},
     {OPTION_KV_OFFLOAD_SIZE, F(below.dir_gib)},
     {OPTION_KV_OFFLOAD_MEMORY, F(below.memory_gib)},

@@ -22,7 +22,7 @@ struct serve_config {
     uint32_t runtime_adapters, task, pooling, stages;
     enum quant quant; /* what `quantize` says */
     double rope_factor, row_cost, memory_fraction, adapter_fraction, kv_memory, swap_gib,
-        packed_size, watermark_gamma, watermark_delta;
+        constraint_gib, packed_size, watermark_gamma, watermark_delta;
     bool expert_parallel, sharded, json_output, trust_remote_code, prefill_logprobs, dry_run;
     bool skip_missing_adapters;
 };

@@ -222,7 +222,9 @@ static int open_model(struct shard *s, const struct serve_config *c, struct err 
                                .speculate = c->speculate,
                                .row_cost = c->row_cost,
                                .swap_bytes = (uint64_t)(c->swap_gib * (double)(1 << 30)),
-                               .offload_bytes = kv_below_memory(&c->below)};
+                               .offload_bytes = kv_below_memory(&c->below),
+                               .constraint_bytes =
+                                   (uint64_t)(c->constraint_gib * (double)(1 << 30))};
     return (s->engine = engine_new(&g, e)) ? 0 : -1;
 }
 

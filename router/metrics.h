@@ -102,6 +102,12 @@
       0, 0, 0)                                                                                     \
     X(M_STATE_HITS, COUNTER, "tgi_state_snapshot_hits", NULL,                                      \
       "Requests that resumed from a snapshot of recurrent state.", 0, 0, 0)                        \
+    X(M_CONSTRAINT_BYTES, GAUGE, "tgi_constraint_bytes", NULL,                                     \
+      "Host memory of one shard for constraints (--constraint-memory).", 0, 0, 0)                  \
+    X(M_CONSTRAINT_EVICTIONS, COUNTER, "tgi_constraint_evictions", "what",                         \
+      "Constraints over that memory: unused (dropped), masks (dropped of one in use), closed "     \
+      "(the largest one, whose requests end).",                                                    \
+      0, 0, 0)                                                                                     \
     X(M_SWAP_USED, GAUGE, "tgi_swap_blocks_used", NULL, "KV blocks in the swap region.", 0, 0, 0)  \
     X(M_OFFLOAD_BYTES, GAUGE, "tgi_kv_offload_bytes", "tier",                                      \
       "Bytes of offloaded KV blocks of one shard: memory, disk (all files of the folder).", 0, 0,  \
@@ -214,6 +220,9 @@
     X(M_PREEMPTIONS, "recompute")                                                                  \
     X(M_SWAPPED_BLOCKS, "out")                                                                     \
     X(M_SWAPPED_BLOCKS, "in")                                                                      \
+    X(M_CONSTRAINT_EVICTIONS, "unused")                                                            \
+    X(M_CONSTRAINT_EVICTIONS, "masks")                                                             \
+    X(M_CONSTRAINT_EVICTIONS, "closed")                                                            \
     X(M_OFFLOAD_HITS, "memory")                                                                    \
     X(M_OFFLOAD_HITS, "disk")                                                                      \
     X(M_OFFLOAD_EVICTIONS, "memory")                                                               \

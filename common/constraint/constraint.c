@@ -386,6 +386,32 @@ bool constraint_full(struct constraint *c)
     return full;
 }
 
+size_t constraint_bytes(struct constraint *c)
+{
+    constraint_enter(c, CONSTRAINT_START);
+    const size_t tables = c->cap * (sizeof(*c->next) + sizeof(*c->by_class) + sizeof(*c->mask));
+    const size_t path = c->tokens ? (c->tokens->longest + (size_t)1) * sizeof(*c->path) : 0;
+    const size_t n = sizeof(*c) + term_bytes(c->pool) + tables + path;
+    const size_t all = n + c->table_bytes + c->mask_bytes;
+    pthread_mutex_unlock(&c->lock);
+    return all;
+}
+
+void constraint_trim(struct constraint *c)
+{
+    constraint_enter(c, CONSTRAINT_START);
+    drop_transitions(c);
+    constraint_drop_masks(c);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void constraint_close(struct constraint *c)
+{
+    constraint_enter(c, CONSTRAINT_START);
+    term_fill(c->pool);
+    pthread_mutex_unlock(&c->lock);
+}
+
 bool constraint_may_end(struct constraint *c, constraint_state at)
 {
     if (at == CONSTRAINT_SPENT)

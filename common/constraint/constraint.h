@@ -63,6 +63,14 @@ void constraint_unref(struct constraint *c); /* NULL is allowed */
  * a new one with the same text could fill. False while it is compiled, or if that failed. */
 bool constraint_full(struct constraint *c);
 
+/* What it takes, which grows with the states that texts reach. All three wait for its compilation.
+ */
+size_t constraint_bytes(struct constraint *c);
+/* Drops what can be computed again: transitions and masks. Its states stay. */
+void constraint_trim(struct constraint *c);
+/* It gets no more memory: further masks fail, as if its own limit were reached. */
+void constraint_close(struct constraint *c);
+
 typedef uint32_t constraint_state;
 enum { CONSTRAINT_DEAD };                 /* the text cannot be completed any more */
 #define CONSTRAINT_START (UINT32_MAX - 1) /* empty text */

@@ -10,10 +10,12 @@
 size_t term_bytes(const struct term_pool *p)
 {
     return p->cap_nodes * (sizeof(*p->node) + 1) + p->cap_sets * sizeof(*p->set) +
-           (p->kids.cap + p->scratch.cap + p->n_slots) * sizeof(uint32_t);
+           (p->kids.cap + p->scratch.cap + p->n_slots) * sizeof(uint32_t) +
+           (p->derived ? DERIVED * sizeof(*p->derived) : 0);
 }
 
 bool term_full(const struct term_pool *p) { return p->full; }
+void term_fill(struct term_pool *p) { p->full = true; }
 void term_no_memory(struct term_pool *p) { p->full = p->lost = true; }
 bool term_lost(const struct term_pool *p) { return p->lost; }
 void term_budget(struct term_pool *p, uint64_t steps) { p->left = steps; }

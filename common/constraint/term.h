@@ -27,10 +27,11 @@ struct term_pool;
 struct term_pool *term_pool_new(size_t max_bytes);
 void term_pool_free(struct term_pool *p);
 bool term_full(const struct term_pool *p);
+void term_fill(struct term_pool *p); /* as if its limit were reached */
 /* The caller had no memory for a part: the pool counts as full. */
 void term_no_memory(struct term_pool *p);
 bool term_lost(const struct term_pool *p);    /* it is full for lack of memory, not by its limit */
-size_t term_bytes(const struct term_pool *p); /* bytes in use */
+size_t term_bytes(const struct term_pool *p); /* bytes allocated */
 
 /* Limits the work from now on, in elementary steps of tens of nanoseconds. When they are used up,
  * term_spent() is true until the next call, and results of derivatives are invalid. */

@@ -180,6 +180,10 @@ static const char *const option_replica_policy[] = {"prefix", "round-robin", NUL
 #define OPTION_SWAP_SPACE \
     .name = "swap-space", .type = FLAG_F64, .def = "0", .unit = "GiB", .min = 0, .max = 1e6, \
     .help = "Host memory of each shard for KV blocks of preempted requests; 0: these are recomputed."
+#define OPTION_CONSTRAINT_MEMORY \
+    .name = "constraint-memory", .type = FLAG_F64, .def = "0.5", .unit = "GiB", .min = 0.001, .max = 1e6, \
+    .help = "Maximum host memory of each shard for the states and masks of constrained answers (schemas, patterns, grammars). " \
+            "The least recently used ones are dropped. A constraint that exceeds it alone ends its requests with an error."
 #define OPTION_KV_EVENTS_CONFIG \
     .name = "kv-events-config", .type = FLAG_STR, \
     .help = "Publish KV cache events over ZeroMQ in vLLM's format, for gateways that route by cached prefixes. The " \

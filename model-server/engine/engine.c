@@ -11,7 +11,8 @@ struct engine *engine_new(const struct engine_options *o, struct err *e)
     g->o = *o;
     g->max_prefill = g->max_chunk = DEFAULT_PREFILL;
     const struct model_info *m = model_info(o->model);
-    g->grammars = grammars_new(o->tok, m->vocab, m->eos, m->n_eos);
+    g->grammars = grammars_new(o->tok, m->vocab, m->eos, m->n_eos,
+                               o->constraint_bytes ? o->constraint_bytes : SIZE_MAX);
     if (!g->grammars)
         err_nomem(e);
     if (!g->grammars ||
@@ -67,6 +68,10 @@ struct seq_limits engine_limits(struct engine *g)
 }
 
 bool engine_broken(const struct engine *g) { return g->broken; }
+struct grammars_stats engine_grammars(const struct engine *g)
+{
+    return grammars_stats(g->grammars);
+}
 
 struct engine_stats engine_stats(const struct engine *g)
 {
@@ -175,6 +180,7 @@ static int settle(struct engine *g, struct batch *b, struct answer *a, struct er
         failed |= b->v[i]->error[0] != '\0';
         settle_media(b->v[i]);
     }
+    grammars_settle(g->grammars);
     a->out = &g->step;
     a->encode_ns = g->encode_ns;
     a->encode_done = g->encode_done;

@@ -10,6 +10,7 @@
 #define MODEL_SERVER_ENGINE_ENGINE_H
 #include "model-server/engine/batch.h"
 #include "model-server/engine/edit.h"
+#include "model-server/engine/grammars.h"
 #include "model-server/engine/step.h"
 
 struct engine_options {
@@ -25,10 +26,11 @@ struct engine_options {
     double memory_fraction, kv_limit; /* see kv_pool.h */
     double adapter_fraction;          /* share of the then free memory for adapters on the device */
     uint32_t max_total_tokens;        /* 0: limited by the model and the memory */
-    uint64_t swap_bytes;    /* host memory for the swap region on this rank; 0: no swap region */
-    uint64_t offload_bytes; /* host memory that other components use for offloading */
-    uint32_t speculate;     /* most tokens that a step verifies per sequence; 0: no speculation */
-    double row_cost;        /* see struct step_worth; 0: measured at warm-up */
+    uint64_t swap_bytes;       /* host memory for the swap region on this rank; 0: no swap region */
+    uint64_t offload_bytes;    /* host memory that other components use for offloading */
+    uint64_t constraint_bytes; /* most host memory for all constraints of answers; 0: no limit */
+    uint32_t speculate; /* most tokens that a step verifies per sequence; 0: no speculation */
+    double row_cost;    /* see struct step_worth; 0: measured at warm-up */
 };
 
 struct engine;
@@ -36,6 +38,7 @@ struct engine *engine_new(const struct engine_options *o, struct err *e); /* `o`
 void engine_free(struct engine *g);
 struct seq_limits engine_limits(struct engine *g); /* limits for admission; next_block is 0 */
 bool engine_broken(const struct engine *g);
+struct grammars_stats engine_grammars(const struct engine *g);
 struct engine_stats { /* state between calls */
     uint32_t batches, sequences, blocks_total;
     uint64_t blocks; /* summed over sequences; a shared block counts once per sequence */

@@ -4,16 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Unused constraints that stay compiled, and the length of their texts: a compiled text takes about
- * 25 times its length. Every rank keeps the same ones. */
-enum { KEPT = 64, KEPT_TEXT = 1 << 20 };
+/* Constraints that nothing uses, however small they are: a longer list would cost time. */
+enum { MOST_UNUSED = 256 };
 
 struct kept {
     struct constraint *c;
     enum constraint_kind kind;
     struct constraint_front front;
     char *text;
-    uint64_t used;
+    uint64_t used; /* the time of the last grammars_get() */
+    uint32_t users;
+    bool changed; /* since `bytes` were counted */
+    bool closed;
+    size_t bytes;
 };
 
 struct grammars {
@@ -22,12 +25,14 @@ struct grammars {
     struct buf bytes;
     struct token_text *text; /* [vocab]; NULL: not built yet */
     struct token_set *tokens;
-    struct kept kept[KEPT];
+    struct kept *kept; /* [n] */
+    size_t n, cap, budget;
     uint64_t clock;
+    struct grammars_stats stats;
 };
 
 struct grammars *grammars_new(const struct tokenizer *tok, uint32_t vocab, const uint32_t *eos,
-                              uint32_t n_eos)
+                              uint32_t n_eos, size_t budget)
 {
     struct grammars *g = calloc(1, sizeof(*g));
     uint32_t *copy = malloc((n_eos + (size_t)1) * sizeof(*copy));
@@ -39,22 +44,26 @@ struct grammars *grammars_new(const struct tokenizer *tok, uint32_t vocab, const
     if (n_eos)
         memcpy(copy, eos, n_eos * sizeof(*copy));
     g->tok = tok, g->vocab = vocab, g->eos = copy, g->n_eos = n_eos;
+    g->budget = budget;
     return g;
 }
 
-static void drop(struct kept *k)
+/* The last one takes its place. */
+static void drop(struct grammars *g, struct kept *k)
 {
+    assert(!k->users);
     constraint_unref(k->c);
     free(k->text);
-    *k = (struct kept){0};
+    *k = g->kept[--g->n];
 }
 
 void grammars_free(struct grammars *g)
 {
     if (!g)
         return;
-    for (int i = 0; i < KEPT; i++)
-        drop(&g->kept[i]);
+    while (g->n)
+        drop(g, &g->kept[g->n - 1]);
+    free(g->kept);
     token_set_free(g->tokens);
     buf_free(&g->bytes);
     free(g->text);
@@ -88,50 +97,32 @@ static int lay_out(struct grammars *g, struct err *e)
     return 0;
 }
 
+/* ---------------------------------------------------------------- users */
+
 static bool is_of(const struct kept *k, const struct grammar_spec *spec)
 {
-    return k->c && k->kind == spec->kind && k->front.reasoning == spec->front.reasoning &&
+    return k->kind == spec->kind && k->front.reasoning == spec->front.reasoning &&
            k->front.marks == spec->front.marks && !strcmp(k->text, spec->text);
 }
 
-/* Drops those that were used the longest ago until a text of n bytes may be added. */
-static void make_room(struct grammars *g, size_t n)
-{
-    for (;;) {
-        struct kept *oldest = NULL;
-        size_t all = n;
-        for (struct kept *k = g->kept; k < g->kept + KEPT; k++) {
-            if (!k->c)
-                continue;
-            all += strlen(k->text);
-            oldest = !oldest || k->used < oldest->used ? k : oldest;
-        }
-        if (!oldest || all <= KEPT_TEXT)
-            return;
-        drop(oldest);
-    }
-}
-
-/* The entry of `spec`, else the one that was used the longest ago. */
+/* The one of `spec`, unless it is full; NULL: none. */
 static struct kept *find(struct grammars *g, const struct grammar_spec *spec)
 {
-    struct kept *oldest = g->kept;
-    for (struct kept *k = g->kept; k < g->kept + KEPT; k++) {
-        if (is_of(k, spec))
+    for (struct kept *k = g->kept; k < g->kept + g->n; k++)
+        if (is_of(k, spec) && !constraint_full(k->c))
             return k;
-        oldest = k->used < oldest->used ? k : oldest;
-    }
-    return oldest;
+    return NULL;
 }
 
-struct constraint *grammars_get(struct grammars *g, const struct grammar_spec *spec, struct err *e)
+static struct kept *add(struct grammars *g, const struct grammar_spec *spec, struct err *e)
 {
-    if (!g->text && lay_out(g, e))
-        return NULL;
-    struct kept *k = find(g, spec);
-    if (is_of(k, spec) && !constraint_full(k->c)) { /* requests that run keep a full one */
-        k->used = ++g->clock;
-        return constraint_ref(k->c);
+    if (g->n == g->cap) {
+        const size_t cap = g->cap ? 2 * g->cap : 16;
+        struct kept *more = realloc(g->kept, cap * sizeof(*more));
+        if (!more)
+            return err_nomem(e), NULL;
+        g->kept = more;
+        g->cap = cap;
     }
     char *text = strdup(spec->text);
     if (!text)
@@ -141,11 +132,123 @@ struct constraint *grammars_get(struct grammars *g, const struct grammar_spec *s
         free(text);
         return NULL;
     }
-    drop(k);
-    make_room(g, strlen(text));
-    *k = (struct kept){c, spec->kind, spec->front, text, ++g->clock};
-    return constraint_ref(c);
+    g->kept[g->n] = (struct kept){.c = c, .kind = spec->kind, .front = spec->front, .text = text};
+    return &g->kept[g->n++];
 }
+
+struct constraint *grammars_get(struct grammars *g, const struct grammar_spec *spec, struct err *e)
+{
+    if (!g->text && lay_out(g, e))
+        return NULL;
+    struct kept *k = find(g, spec);
+    if (!k && !(k = add(g, spec, e)))
+        return NULL;
+    k->used = ++g->clock;
+    k->users++;
+    return k->c;
+}
+
+void grammars_put(struct grammars *g, struct constraint *c)
+{
+    struct kept *k = g->kept;
+    while (k < g->kept + g->n && k->c != c)
+        k++;
+    assert(k < g->kept + g->n && k->users > 0);
+    k->users--;
+    k->changed = true;
+    if (!k->users && constraint_full(k->c)) /* of no use to others */
+        drop(g, k);
+}
+
+/* ---------------------------------------------------------------- memory */
+
+static size_t bytes_of(const struct kept *k)
+{
+    return constraint_bytes(k->c) + 2 * strlen(k->text); /* compiling has copied it */
+}
+
+/* Counts those that may have grown. */
+static size_t count(struct grammars *g, size_t *unused)
+{
+    size_t all = 0;
+    *unused = 0;
+    for (struct kept *k = g->kept; k < g->kept + g->n; k++) {
+        if (k->users || k->changed)
+            k->bytes = bytes_of(k);
+        k->changed = false;
+        all += k->bytes;
+        *unused += !k->users;
+    }
+    return all;
+}
+
+/* The least recently requested one that is not in use. */
+static struct kept *oldest_unused(struct grammars *g)
+{
+    struct kept *oldest = NULL;
+    for (struct kept *k = g->kept; k < g->kept + g->n; k++)
+        if (!k->users && (!oldest || k->used < oldest->used))
+            oldest = k;
+    return oldest;
+}
+
+static int by_use(const void *a, const void *b)
+{
+    const struct kept *x = a, *y = b;
+    return (x->used > y->used) - (x->used < y->used);
+}
+
+/* Drops transitions and masks until `all` bytes fit. Returns what is left. */
+static size_t trim(struct grammars *g, size_t all)
+{
+    qsort(g->kept, g->n, sizeof(*g->kept), by_use);
+    for (struct kept *k = g->kept; all > g->budget && k < g->kept + g->n; k++) {
+        const size_t was = k->bytes;
+        constraint_trim(k->c);
+        k->bytes = bytes_of(k);
+        g->stats.trimmed += k->bytes < was;
+        all -= was - k->bytes;
+    }
+    return all;
+}
+
+/* Closes the largest ones, whose requests then end, until the others fit. */
+static void close_largest(struct grammars *g, size_t all)
+{
+    size_t gone = 0;
+    for (struct kept *k = g->kept; k < g->kept + g->n; k++)
+        gone += k->closed ? k->bytes : 0;
+    while (all - gone > g->budget) {
+        struct kept *largest = NULL;
+        for (struct kept *k = g->kept; k < g->kept + g->n; k++)
+            if (!k->closed && (!largest || k->bytes > largest->bytes))
+                largest = k;
+        assert(largest); /* or nothing were left that exceeds the budget */
+        constraint_close(largest->c);
+        largest->closed = true;
+        gone += largest->bytes;
+        g->stats.closed++;
+    }
+}
+
+void grammars_settle(struct grammars *g)
+{
+    size_t unused, all = count(g, &unused);
+    for (; unused && (all > g->budget || unused > MOST_UNUSED); unused--) {
+        struct kept *k = oldest_unused(g);
+        all -= k->bytes;
+        drop(g, k);
+        g->stats.dropped++;
+    }
+    all = all > g->budget ? trim(g, all) : all;
+    if (all > g->budget)
+        close_largest(g, all);
+    g->stats.bytes = all;
+}
+
+struct grammars_stats grammars_stats(const struct grammars *g) { return g->stats; }
+
+/* ---------------------------------------------------------------- tokens */
 
 const struct token_set *grammars_tokens(const struct grammars *g) { return g->tokens; }
 

@@ -312,7 +312,8 @@ void seq_free(struct seq *s)
     repeats_free(s->sampling.repeats);
     bad_words_free(&s->bad_words);
     detok_free(&s->detok);
-    constraint_unref(s->constraint);
+    if (s->constraint)
+        grammars_put(s->grammars, s->constraint);
     if (s->adapter)
         adapters_unpin(s->adapters, s->adapter);
     free(s->prompt_logprob);

@@ -113,10 +113,10 @@ struct seq {
     uint32_t stalled;
     struct sampling sampling;
     struct bad_words bad_words;
-    struct adapters *adapters; /* the model's; the sequence holds a reference to its adapter */
-    uint32_t adapter;          /* its number; 0: the base model */
-    const struct grammars *grammars; /* of the engine */
-    struct constraint *constraint;   /* NULL: any token may come */
+    struct adapters *adapters;     /* the model's; the sequence holds a reference to its adapter */
+    uint32_t adapter;              /* its number; 0: the base model */
+    struct grammars *grammars;     /* of the engine */
+    struct constraint *constraint; /* NULL: any token may come */
     constraint_state grammar_state;
     struct tally tally;
     struct stop stop;

@@ -66,7 +66,8 @@ struct step_reply {
     Generate__V3__Generation **generations;
     size_t n_generations;
     Generate__V3__CachedBatch *batch;
-    Generate__V3__Chunks *stalled; /* NULL: none */
+    Generate__V3__Chunks *stalled;              /* NULL: none */
+    Generate__V3__ConstraintStats *constraints; /* NULL: none */
 };
 
 /* Lists prompts that wait for an image. False: out of memory. */
@@ -91,6 +92,23 @@ static bool write_stalled(const struct batch *b, struct rpc_mem *m, Generate__V3
     return c->n_tokens == n;
 }
 
+/* *out: NULL if no request has had a constraint. False: out of memory. */
+static bool write_constraints(const struct service *s, struct rpc_mem *m,
+                              Generate__V3__ConstraintStats **out)
+{
+    const struct grammars_stats g = engine_grammars(s->o.engine);
+    if (!g.bytes && !g.dropped)
+        return true;
+    if (!(*out = RPC_NEW(m, Generate__V3__ConstraintStats, 1)))
+        return false;
+    generate__v3__constraint_stats__init(*out);
+    (*out)->bytes = g.bytes;
+    (*out)->dropped = g.dropped;
+    (*out)->trimmed = g.trimmed;
+    (*out)->closed = g.closed;
+    return true;
+}
+
 /* The step is done: without its reply the router lacks tokens, which DATA_LOSS means. Any other
  * status means that nothing was computed. */
 static int write_reply(struct service *s, const struct answer *a, struct rpc_call *call,
@@ -101,6 +119,7 @@ static int write_reply(struct service *s, const struct answer *a, struct rpc_cal
     if (service_check_weights(s, call, e))
         return -1;
     if (write_generations(s, a->out, m, &r->generations, &r->n_generations) == 0 &&
+        write_constraints(s, m, &r->constraints) &&
         (!a->batch ||
          ((r->batch = write_batch(s, a->batch, m)) && write_stalled(a->batch, m, &r->stalled))))
         return 0;
@@ -115,6 +134,7 @@ static int write_reply(struct service *s, const struct answer *a, struct rpc_cal
         (r)->n_generations = (reply).n_generations;                                                \
         (r)->batch = (reply).batch;                                                                \
         (r)->stalled = (reply).stalled;                                                            \
+        (r)->constraints = (reply).constraints;                                                    \
         (r)->encode_ns = (uint64_t)(a).encode_ns;                                                  \
         (r)->encode_done = (a).encode_done;                                                        \
         (r)->forward_ns = (uint64_t)(a).out->forward_ns;                                           \

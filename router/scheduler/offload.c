@@ -43,14 +43,6 @@ static void put_block(Generate__V3__KvBlock *b, const struct kv_spill *x, const 
     b->cell = x->cell;
 }
 
-static void count_since(struct scheduler *s, uint32_t row, const char *label, uint64_t now,
-                        uint64_t *was)
-{
-    /* a smaller count: the shards restarted */
-    sched_count(s, row, label, (double)(now >= *was ? now - *was : now));
-    *was = now;
-}
-
 /* Of rank 0; the other ranks store the same blocks. */
 static void note_stats(struct scheduler *s, const Generate__V3__KvTierStats *t)
 {
@@ -59,12 +51,12 @@ static void note_stats(struct scheduler *s, const Generate__V3__KvTierStats *t)
         return;
     sched_gauge(s, M_OFFLOAD_BYTES, "memory", (double)t->memory_bytes);
     sched_gauge(s, M_OFFLOAD_BYTES, "disk", (double)t->disk_bytes);
-    count_since(s, M_OFFLOAD_EVICTIONS, "memory", t->memory_evictions, &c->memory_evictions);
-    count_since(s, M_OFFLOAD_EVICTIONS, "disk", t->disk_evictions, &c->disk_evictions);
-    count_since(s, M_OFFLOAD_REFUSED, "damaged", t->damaged, &c->damaged);
-    count_since(s, M_OFFLOAD_REFUSED, "foreign", t->foreign, &c->foreign);
-    count_since(s, M_OFFLOAD_REFUSED, "write", t->failed_writes, &c->failed_writes);
-    count_since(s, M_OFFLOAD_WRITTEN, NULL, t->written, &c->written);
+    sched_count_since(s, M_OFFLOAD_EVICTIONS, "memory", t->memory_evictions, &c->memory_evictions);
+    sched_count_since(s, M_OFFLOAD_EVICTIONS, "disk", t->disk_evictions, &c->disk_evictions);
+    sched_count_since(s, M_OFFLOAD_REFUSED, "damaged", t->damaged, &c->damaged);
+    sched_count_since(s, M_OFFLOAD_REFUSED, "foreign", t->foreign, &c->foreign);
+    sched_count_since(s, M_OFFLOAD_REFUSED, "write", t->failed_writes, &c->failed_writes);
+    sched_count_since(s, M_OFFLOAD_WRITTEN, NULL, t->written, &c->written);
 }
 
 /* ------------------------------------------------------------------ store */

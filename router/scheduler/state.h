@@ -44,6 +44,10 @@ struct moves { /* KV blocks copied to or from the swap region, in pairs */
     struct u32_list blocks, slots;
 };
 
+struct constraint_counts { /* the shards' counters at the last report */
+    uint64_t dropped, trimmed, closed;
+};
+
 struct scheduler {
     struct sched_options o;
     struct wire_peer peer;
@@ -61,6 +65,7 @@ struct scheduler {
     struct pace pace;
     struct contest contest;
     struct encode_pace encode; /* throughput of image encoding */
+    struct constraint_counts constraints;
     struct adapter_accounts adapters;
     struct adapter_shelf shelf;
     struct served_adapters *repeated; /* the link's, until new shards are connected */
@@ -251,6 +256,14 @@ static inline void sched_count(struct scheduler *s, uint32_t row, const char *la
 {
     if (s->o.metrics)
         metrics_add(s->o.metrics, row, label, v);
+}
+/* The counter of a shard is `now`, and was *was. */
+static inline void sched_count_since(struct scheduler *s, uint32_t row, const char *label,
+                                     uint64_t now, uint64_t *was)
+{
+    /* a smaller count: the shards restarted */
+    sched_count(s, row, label, (double)(now >= *was ? now - *was : now));
+    *was = now;
 }
 static inline void sched_gauge(struct scheduler *s, uint32_t row, const char *label, double v)
 {

@@ -205,9 +205,21 @@ void step_join(struct scheduler *s, uint32_t into)
     }
 }
 
+static void note_constraints(struct scheduler *s, const Generate__V3__ConstraintStats *now)
+{
+    struct constraint_counts *was = &s->constraints;
+    if (!now)
+        return;
+    sched_gauge(s, M_CONSTRAINT_BYTES, NULL, (double)now->bytes);
+    sched_count_since(s, M_CONSTRAINT_EVICTIONS, "unused", now->dropped, &was->dropped);
+    sched_count_since(s, M_CONSTRAINT_EVICTIONS, "masks", now->trimmed, &was->trimmed);
+    sched_count_since(s, M_CONSTRAINT_EVICTIONS, "closed", now->closed, &was->closed);
+}
+
 void step_metrics(struct scheduler *s, const char *method, const struct step_reply *r)
 {
     double sec = (double)(clock_ns() - s->call_ns) * 1e-9;
+    note_constraints(s, r->constraints);
     sched_count(s, M_BATCH_INFERENCE_SUCCESS, method, 1);
     sched_observe(s, M_BATCH_INFERENCE_DURATION, method, sec);
     sched_observe(s, M_BATCH_FORWARD_DURATION, method, (double)r->forward_ns * 1e-9);

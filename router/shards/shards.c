@@ -275,6 +275,8 @@ int fan_step_reply(const struct fan *f, struct rpc_mem *m, struct step_reply *ou
             return -1;
         slower(out, r[i]);
         out->n_gens += r[i]->n_generations;
+        if (i == 0)
+            out->constraints = r[i]->constraints;
         if (i == f->n - 1)
             out->batch = r[i]->batch;
         if (i == f->n - 1 && r[i]->stalled &&

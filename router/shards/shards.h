@@ -109,6 +109,7 @@ struct step_reply { /* merged answer of Prefill or Decode; all memory in `m` */
     uint64_t encode_ns, encode_done;
     /* prompts that computed fewer tokens than planned; NULL: none */
     const Generate__V3__Chunks *stalled;
+    const Generate__V3__ConstraintStats *constraints; /* of rank 0; NULL: none so far */
 };
 /* Merges the answers of a Prefill or Decode that succeeded. -1: an invalid answer, or out of
  * memory. */

@@ -312,11 +312,11 @@ int main(int argc, char **argv)
     x.vocab = tokenizer_vocab_size(t);
     x.end = x.vocab - 1;
     x.mask = malloc((x.vocab / 32 + (size_t)1) * sizeof(*x.mask));
-    x.g = grammars_new(t, x.vocab, &x.end, 1);
+    x.g = grammars_new(t, x.vocab, &x.end, 1, SIZE_MAX);
     struct grammar_spec first = {.text = "a", .kind = CONSTRAINT_REGEX};
     if (!x.mask || !x.g)
         return 1;
-    constraint_unref(grammars_get(x.g, &first, &e)); /* lays the vocabulary out */
+    grammars_put(x.g, grammars_get(x.g, &first, &e)); /* lays the vocabulary out */
     if (argc > 2 && argv[2][0] == '@')
         return run_file(&x, argv[2] + 1);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
