@@ -61,6 +61,37 @@ def test_a_frozen_rank_costs_no_stream(num_shard, which):
     assert not left(s)
 
 
+def test_a_pause_of_all_processes_is_no_silence_of_the_shards():
+    """As of a paused container, for longer than a shard may listen without an answer, while the router seeks the shards again."""
+    with Service(DEMO, args=CACHE) as s:
+        want = list(s.events("/generate_stream", LONG))
+        events = s.events("/generate_stream", LONG)
+        first, old = [next(events)], s.shards()
+        os.kill(s.p.pid, signal.SIGSTOP)  # it would find the shard frozen before the router is
+        os.kill(old[0], signal.SIGKILL)
+        listens = Process(["python3", "-c", SILENT, s.folder / "shard-0"])
+        listens.wait_log("listens")
+        time.sleep(0.5 * SLOW)
+        os.kill(router(s), signal.SIGSTOP)
+        time.sleep(16)
+        os.kill(router(s), signal.SIGCONT)
+        time.sleep(1)
+        listens.stop(signal.SIGKILL)
+        os.kill(s.p.pid, signal.SIGCONT)
+        assert first + list(events) == want
+        assert s.metric("tgi_shard_returns") == 1
+
+
+# a socket that is connected to, and says nothing
+SILENT = """
+import os, socket, sys, time
+if os.path.exists(sys.argv[1]): os.unlink(sys.argv[1])
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1]); s.listen(100); print("listens", flush=True)
+while True: time.sleep(1)
+"""
+
+
 class StoppedThread:
     """One thread of a process stands still while it computes, and the others go on, as in a deadlock: it is traced by who makes this."""
 

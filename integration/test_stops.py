@@ -75,6 +75,9 @@ class OnTerminal(Service):
 
     def begin(self, log, env):
         self.terminal, slave = os.openpty()
+        modes = termios.tcgetattr(slave)
+        modes[3] &= ~termios.ECHO  # a key that is pressed before the program begins is none of its output
+        termios.tcsetattr(slave, termios.TCSANOW, modes)
         self.over = False
         self.copier = threading.Thread(target=self.copy, daemon=True)
         take = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)

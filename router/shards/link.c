@@ -14,6 +14,7 @@
  * without a listener fails at once. A peer that accepts but does not finish the handshake within
  * 100 ms (rpc/client.c) is silent. */
 enum { LOOK_MS = 1000, SILENT_MS = 50, PAUSE_MS = 100, REFUSED_MS = 5000, SILENCE_MOST_MS = 15000 };
+enum { LOOKS_MS = 4 * LOOK_MS }; /* the calls of one attempt */
 
 struct shards_link {
     struct shards_link_options o;
@@ -92,7 +93,10 @@ static bool await(struct shards_link *l, bool wanted, int64_t ms)
 }
 
 struct link_search {
-    int64_t began, silent_since; /* ms; silent_since 0: nothing listens, or the peer answers */
+    int64_t last; /* ms: the end of the last attempt */
+    /* ms. Time in which this process stood still (a paused container) counts as one attempt: the
+     * shards stood still as well. silent 0: nothing listens, or the peer answers. */
+    int64_t searched, silent;
     int64_t pause_ms;
     bool over; /* found or missed */
 };
@@ -105,15 +109,24 @@ static void miss(struct shards_link *l, struct link_search *f, const char *why)
     f->over = true;
 }
 
+/* Adds the time since the last attempt, but at most `most`, to `searched`. Returns it. */
+static int64_t pass(struct link_search *f, int64_t most)
+{
+    const int64_t now = clock_ms();
+    const int64_t took = now - f->last < most ? now - f->last : most;
+    f->last = now;
+    f->searched += took;
+    return took;
+}
+
 static void not_there(struct shards_link *l, struct link_search *f, int64_t asked, const char *why)
 {
-    int64_t now = clock_ms();
-    bool silent = now - asked >= SILENT_MS;
-    f->silent_since = !silent ? 0 : f->silent_since ? f->silent_since : asked;
+    const int64_t took = pass(f, f->pause_ms + LOOKS_MS);
+    f->silent = f->last - asked >= SILENT_MS ? f->silent + took : 0;
     f->pause_ms = PAUSE_MS;
-    if (silent && now - f->silent_since >= SILENCE_MOST_MS)
+    if (f->silent >= SILENCE_MOST_MS)
         miss(l, f, "a shard listens, but does not answer");
-    else if (now - f->began >= l->o.patience_ms)
+    else if (f->searched >= l->o.patience_ms)
         miss(l, f, why);
 }
 
@@ -133,7 +146,7 @@ static void look(struct shards_link *l, struct link_search *f)
         why = e.msg;
     served_adapters_release(m.adapters);
     m.adapters = NULL;
-    f->silent_since = 0;
+    f->silent = 0;
     if (!why) {
         l->shards = s;
         l->model = m;
@@ -145,7 +158,8 @@ static void look(struct shards_link *l, struct link_search *f)
         LOGS("of", l->o.name), LOGS("why", why));
     shards_free(s);
     f->pause_ms = lost ? PAUSE_MS : REFUSED_MS;
-    if (rc == 0 || clock_ms() - f->began >= l->o.patience_ms)
+    pass(f, INT64_MAX); /* a warm-up may take minutes */
+    if (rc == 0 || f->searched >= l->o.patience_ms)
         miss(l, f, why);
 }
 
@@ -153,7 +167,7 @@ static void *run(void *arg)
 {
     struct shards_link *l = arg;
     while (await(l, true, 0)) {
-        struct link_search f = {.began = clock_ms()};
+        struct link_search f = {.last = clock_ms()};
         do
             look(l, &f);
         while (!f.over && await(l, false, f.pause_ms));
