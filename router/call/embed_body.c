@@ -7,16 +7,6 @@ enum { TEI_BATCH = 32 };
 
 /* ---------------------------------------------------------------- reading */
 
-int texts_open(struct call *c, struct body *b, unsigned tasks, struct err *e)
-{
-    if (call_texts_task(c, tasks, e))
-        return -1;
-    if (body_open(b, c->body.p, c->body.len, &c->arena, e))
-        return -1;
-    b->plain = c->errors != ERRORS_TEI;
-    return 0;
-}
-
 static void set_empty(struct body *b, const char *key)
 {
     if (b->failed)
@@ -130,22 +120,44 @@ int texts_count(const struct call *c, uint32_t n, uint32_t most, struct err *e)
     return err_set(e, ERR_VALIDATION, "batch size %u > maximum allowed batch size %u", n, most);
 }
 
-int texts_work(struct call *c, const struct texts_row *row, struct err *e)
+static int texts_open(struct call *c, struct body *b, unsigned tasks, struct err *e)
 {
-    struct body b;
+    if (call_texts_task(c, tasks, e))
+        return -1;
+    if (body_open(b, c->body.p, c->body.len, &c->arena, e))
+        return -1;
+    b->plain = c->errors != ERRORS_TEI;
+    return 0;
+}
+
+static int texts_start(struct call *c, struct body *b, const struct texts_row *row, struct err *e)
+{
     struct texts_ask ask = row->ask;
     void *state = arena_alloc(&c->arena, row->state + 1, 16);
     bool batch;
     if (!state)
         return err_nomem(e);
-    if (texts_open(c, &b, row->tasks, e))
-        return -1;
+    memset(state, 0, row->state);
     if (row->key)
-        ask.in = body_texts(&b, body_root(&b), row->key, &ask.n, &batch);
-    const uint32_t most = row->read(c, &b, &ask, state);
-    if (b.failed || texts_count(c, ask.n, most, e))
+        ask.in = body_texts(b, body_root(b), row->key, &ask.n, &batch);
+    const uint32_t most = row->read(c, b, &ask, state);
+    if (b->failed || texts_count(c, ask.n, most, e))
         return -1;
     return call_texts(c, &ask, row->tasks, row->render, state, e);
+}
+
+int texts_work(struct call *c, const struct texts_row *row, struct err *e)
+{
+    struct body b;
+    return texts_open(c, &b, row->tasks, e) ? -1 : texts_start(c, &b, row, e);
+}
+
+int texts_work_form(struct call *c, unsigned tasks,
+                    const struct texts_row *(*form)(const struct call *c, const struct body *b),
+                    struct err *e)
+{
+    struct body b;
+    return texts_open(c, &b, tasks, e) ? -1 : texts_start(c, &b, form(c, &b), e);
 }
 
 /* ---------------------------------------------------------------- writing */

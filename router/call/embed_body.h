@@ -4,22 +4,26 @@
 #include "router/body/body.h"
 #include "router/call/embed.h"
 
-/* Parses the body of a request if the model's task is in `tasks`, as call_texts_task(). Except in
- * TEI's routes, null means absent in every field. */
-int texts_open(struct call *c, struct body *b, unsigned tasks, struct err *e);
-
-/* How a protocol asks for values of texts. */
+/* How a protocol asks for values of texts. Except in TEI's routes, null means absent in every
+ * field. */
 struct texts_row {
-    unsigned tasks;       /* as call_texts() */
+    unsigned tasks;       /* of models that have it, as call_texts() */
     const char *key;      /* of the texts; NULL: read() sets ask->in */
     size_t state;         /* bytes of the protocol's state, which render() finds in c->texts */
     struct texts_ask ask; /* defaults */
-    /* Reads what is beside the texts. Returns how many texts are allowed. */
+    /* Reads what is beside the texts, into `state`, which is zeros before. Returns how many texts
+     * are allowed. An error fails the body; texts_failed() does, with one that is in b->e. */
     uint32_t (*read)(struct call *c, struct body *b, struct texts_ask *ask, void *state);
     int (*render)(struct call *c, struct err *e);
 };
+static inline uint32_t texts_failed(struct body *b) { return b->failed = true, 0; }
 /* For route.work(): reads the body and starts the computation. */
 int texts_work(struct call *c, const struct texts_row *row, struct err *e);
+/* The same of a path with several forms of bodies. form() selects the row, whose `tasks` include
+ * the model's; it is called if that is in `tasks`. */
+int texts_work_form(struct call *c, unsigned tasks,
+                    const struct texts_row *(*form)(const struct call *c, const struct body *b),
+                    struct err *e);
 
 /* Reads `key`: a string, a list of strings, a list of ids, or a list of such lists. NULL: the body
  * was failed. *batch: it is a list of texts. An empty list or text is ERR_EMPTY in *e. */

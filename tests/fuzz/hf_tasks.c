@@ -4,7 +4,8 @@
 
 // fuzz-sources: router/body/body.c router/body/body_ask.c router/http/errors.c
 // fuzz-sources: router/call/embed_body.c router/call/embed_numbers.c router/call/embed_windows.c
-// fuzz-sources: router/api/hf/*.c common/first_module.c
+// fuzz-sources: router/api/hf/*.c router/api/tei/*.c router/api/cohere/rerank.c
+// fuzz-sources: router/call/embed_cosines.c common/first_module.c
 // fuzz-sources: common/arena.c common/buf.c common/err.c common/json/json.c common/json/exact.c
 // fuzz-sources: common/utf8.c common/sentence.c common/model_file.c common/gguf/*.c
 // fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
@@ -166,13 +167,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
  * with JSON. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const struct {
-        enum model_task task;
-        int (*work)(struct call *c, struct err *e);
-    } all[] = {{TASK_TOKEN_CLASSIFY, hf_tokens},
-               {TASK_ANSWER, hf_answer},
-               {TASK_CLASSIFY, hf_classify},
-               {TASK_FILL_MASK, hf_fill}};
+    static const enum model_task all[] = {TASK_TOKEN_CLASSIFY, TASK_ANSWER, TASK_CLASSIFY,
+                                          TASK_FILL_MASK};
     static struct router_config config = {.max_client_batch_size = 40};
     struct edge edge = {.config = &config, .model_id = "m"};
     struct err e = ERR_INIT;
@@ -181,8 +177,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     arena_init(&c.arena, 64 << 20);
     if (n)
         buf_add(&c.body, data + 1, n - 1);
-    task = all[which].task;
-    if (all[which].work(&c, &e) == 0) {
+    task = all[which];
+    if (texts_work_form(&c, 1u << task, hf_form, &e) == 0) {
         answer(&c);
         cJSON *j = json_parse(c.out.p, c.out.len, &e);
         if (!j)

@@ -70,40 +70,43 @@ static int inputs(struct call *c, const struct reranking *q, const char *query,
     return 0;
 }
 
-int cohere_rerank(struct call *c, struct body *b, struct err *e)
+static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
-    /* as in Cohere's API, which never refuses long texts */
-    struct texts_ask ask = {.truncate = true};
-    struct reranking *q = ARENA_NEW(&c->arena, struct reranking, 1);
+    struct reranking *q = state;
     const struct object root = body_root(b);
-    if (!q)
-        return err_nomem(e);
     const char *query = body_str(b, root, "query", true);
     q->documents = body_documents(b, root, "documents", &q->n);
     q->voyage = json_get(b->root, "top_k") || json_get(b->root, "truncation");
     const char *most_key = q->voyage ? "top_k" : "top_n";
     const struct opt_u64 top = body_u32(b, root, most_key);
     q->texts = body_opt_bool(b, root, "return_documents", false);
-    ask.truncate = body_opt_bool(b, root, "truncation", true);
-    q->raw = !body_opt_bool(b, root, "use_activation", true) /* vLLM's, and Infinity's */
+    ask->truncate = body_opt_bool(b, root, "truncation", true); /* as Cohere's API */
+    q->raw = !body_opt_bool(b, root, "use_activation", true)    /* vLLM's, and Infinity's */
              || body_opt_bool(b, root, "raw_scores", false);
     const struct opt_u64 most = body_u32(b, root, "max_tokens_per_doc");
     if (most.set && most.v == 0)
         body_fail(b, root, "max_tokens_per_doc", "`max_tokens_per_doc` must be positive");
-    ask.instruction = body_str(b, root, "instruction", false);
-    ask.user = body_str(b, root, "user", false);
+    ask->instruction = body_str(b, root, "instruction", false);
+    ask->user = body_str(b, root, "user", false);
     const enum model_task task = edge_limits(c->edge)->task;
     const uint32_t most_texts = task == TASK_TOKEN_EMBED ? TEXTS_MOST_LATE : MOST_DOCUMENTS;
     q->cosines = task != TASK_RERANK;
-    if (b->failed || texts_count(c, q->n, most_texts, e))
-        return -1;
-    if (!*query)
-        return err_set(e, ERR_EMPTY, "`query` cannot be empty");
-    if (top.set && top.v == 0)
-        return err_set(e, ERR_VALIDATION, "`%s` must be positive", most_key);
+    if (b->failed || texts_count(c, q->n, most_texts, b->e))
+        return texts_failed(b);
     q->top = top.set && top.v < q->n ? (uint32_t)top.v : q->n;
-    ask.most = most.set ? (uint32_t)most.v : 0;
-    if (inputs(c, q, query, &ask))
-        return err_nomem(e);
-    return call_texts(c, &ask, COHERE_RERANKS, render, q, e);
+    ask->most = most.set ? (uint32_t)most.v : 0;
+    int rc = 0;
+    if (!*query)
+        rc = err_set(b->e, ERR_EMPTY, "`query` cannot be empty");
+    else if (top.set && top.v == 0)
+        rc = err_set(b->e, ERR_VALIDATION, "`%s` must be positive", most_key);
+    else if (inputs(c, q, query, ask))
+        rc = err_nomem(b->e);
+    return rc ? texts_failed(b) : ask->n;
 }
+
+const struct texts_row row_cohere_rerank = {.tasks = 1u << TASK_RERANK | 1u << TASK_EMBED |
+                                                     1u << TASK_TOKEN_EMBED,
+                                            .state = sizeof(struct reranking),
+                                            .read = read_options,
+                                            .render = render};

@@ -1,12 +1,6 @@
 #include "router/api/cohere/rerank.h"
 
-static int work(struct call *c, struct err *e)
-{
-    struct body b;
-    if (texts_open(c, &b, COHERE_RERANKS, e))
-        return -1;
-    return cohere_rerank(c, &b, e);
-}
+static int work(struct call *c, struct err *e) { return texts_work(c, &row_cohere_rerank, e); }
 
 const struct route route_rerank_documents = {
     .method = "POST",

@@ -92,24 +92,49 @@ static void read_one(struct call *c, struct body *b, struct object root, const c
     ask->truncate &= body_opt_bool(b, options, "autoTruncate", true);
 }
 
-static int read_all(struct call *c, struct body *b, struct vectors *q, struct texts_ask *ask,
-                    struct err *e)
+static uint32_t read_all(struct call *c, struct body *b, struct vectors *q, struct texts_ask *ask)
 {
     const struct object root = body_root(b);
+    gemini_rename_all(b->root);
     const char *key = q->shape == BATCH ? "requests" : "instances";
     const cJSON *list = q->shape == ONE ? NULL : body_get(b, root, key, true);
     if (list && (!cJSON_IsArray(list) || !list->child))
         body_fail(b, root, key, "`%s` is a list of at least one", key);
     const uint32_t n = list ? (uint32_t)cJSON_GetArraySize(list) : 1;
-    if (b->failed || texts_count(c, n, MOST_INPUTS, e))
-        return -1;
+    if (b->failed || texts_count(c, n, MOST_INPUTS, b->e))
+        return texts_failed(b);
     q->in = ARENA_NEW(&c->arena, struct text_input, n);
     q->dimensions = ARENA_NEW(&c->arena, uint32_t, n);
-    if (!q->in || !q->dimensions)
-        return err_nomem(e);
+    if (!q->in || !q->dimensions) {
+        body_nomem(b, root, key);
+        return 0;
+    }
     for (const cJSON *k = list ? list->child : b->root; k && !b->failed; k = list ? k->next : NULL)
         read_one(c, b, root, k, q, ask);
-    return b->failed ? -1 : 0;
+    ask->in = q->in;
+    ask->n = q->n;
+    return MOST_INPUTS;
+}
+
+static uint32_t read_one_content(struct call *c, struct body *b, struct texts_ask *ask, void *state)
+{
+    struct vectors *q = state;
+    q->shape = ONE;
+    return read_all(c, b, q, ask);
+}
+
+static uint32_t read_batch(struct call *c, struct body *b, struct texts_ask *ask, void *state)
+{
+    struct vectors *q = state;
+    q->shape = BATCH;
+    return read_all(c, b, q, ask);
+}
+
+static uint32_t read_instances(struct call *c, struct body *b, struct texts_ask *ask, void *state)
+{
+    struct vectors *q = state;
+    q->shape = PREDICT;
+    return read_all(c, b, q, ask);
 }
 
 /* ---------------------------------------------------------------- the answer */
@@ -139,20 +164,13 @@ static int render(struct call *c, struct err *e)
 
 int gemini_embed(struct call *c, const char *action, struct err *e)
 {
-    struct body b;
-    struct texts_ask ask = {.truncate = true};
-    struct vectors *q = ARENA_NEW(&c->arena, struct vectors, 1);
-    if (!q)
-        return err_nomem(e);
-    *q = (struct vectors){.shape = !strcmp(action, "predict")              ? PREDICT
-                                   : !strcmp(action, "batchEmbedContents") ? BATCH
-                                                                           : ONE};
-    if (texts_open(c, &b, 1u << TASK_EMBED, e))
-        return -1;
-    gemini_rename_all(b.root);
-    if (read_all(c, &b, q, &ask, e))
-        return -1;
-    ask.in = q->in;
-    ask.n = q->n;
-    return call_texts(c, &ask, 1u << TASK_EMBED, render, q, e);
+    const struct texts_row row = {.tasks = 1u << TASK_EMBED,
+                                  .state = sizeof(struct vectors),
+                                  .ask = {.truncate = true},
+                                  .read = !strcmp(action, "predict") ? read_instances
+                                          : !strcmp(action, "batchEmbedContents")
+                                              ? read_batch
+                                              : read_one_content,
+                                  .render = render};
+    return texts_work(c, &row, e);
 }

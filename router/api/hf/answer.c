@@ -197,28 +197,25 @@ static void read_parameters(const struct call *c, struct body *b, struct questio
         body_fail(b, o, "top_k", "`top_k` must be at most %d", MOST_ANSWERS);
 }
 
-int hf_answer(struct call *c, struct err *e)
+static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
-    static const unsigned tasks = 1u << TASK_ANSWER;
-    struct body b;
-    struct texts_ask ask = {0};
     struct text_windows_ask w = {0};
-    struct question *q = ARENA_NEW(&c->arena, struct question, 1);
+    struct question *q = state;
     bool given;
-    if (!q)
-        return err_nomem(e);
-    if (texts_open(c, &b, tasks, e))
-        return -1;
-    const struct object o = body_object(&b, body_root(&b), "inputs", &given);
-    w.before = body_str(&b, o, "question", true);
-    w.text = body_str(&b, o, "context", true);
-    read_parameters(c, &b, q, &w);
-    if (b.failed)
-        return -1;
+    const struct object o = body_object(b, body_root(b), "inputs", &given);
+    w.before = body_str(b, o, "question", true);
+    w.text = body_str(b, o, "context", true);
+    read_parameters(c, b, q, &w);
+    if (b->failed)
+        return 0;
     w.n_before = strlen(w.before);
     w.n = strlen(w.text);
-    return texts_windows(c, &w, &q->context, e) || texts_of_windows(c, &q->context, 1, &ask, e) ||
-                   call_texts(c, &ask, tasks, render, q, e)
-               ? -1
-               : 0;
+    return texts_windows(c, &w, &q->context, b->e) || texts_of_windows(c, &q->context, 1, ask, b->e)
+               ? texts_failed(b)
+               : ask->n;
 }
+
+const struct texts_row row_hf_answer = {.tasks = 1u << TASK_ANSWER,
+                                        .state = sizeof(struct question),
+                                        .read = read_options,
+                                        .render = render};

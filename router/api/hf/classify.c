@@ -10,15 +10,6 @@ struct classified {
     uint32_t top; /* labels of a text; 0: all */
 };
 
-bool hf_object(const struct call *c, const char *key)
-{
-    struct err e = ERR_INIT;
-    cJSON *j = json_parse(c->body.p ? c->body.p : "", c->body.len, &e);
-    const bool is = cJSON_IsObject(json_get(j, key));
-    cJSON_Delete(j);
-    return is;
-}
-
 void hf_label(struct buf *out, const char *label, float score)
 {
     buf_str(out, "{\"label\":");
@@ -101,24 +92,20 @@ static enum function read_function(struct body *b, struct object o)
 }
 
 /* One list per text, which InferenceClient unwraps, also of a single one. */
-int hf_classify(struct call *c, struct err *e)
+static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
-    static const unsigned tasks = 1u << TASK_CLASSIFY | 1u << TASK_RERANK;
-    struct body b;
-    struct texts_ask ask = {.plain = true};
-    struct classified *q = ARENA_NEW(&c->arena, struct classified, 1);
-    bool batch, given;
-    if (!q)
-        return err_nomem(e);
-    if (texts_open(c, &b, tasks, e))
-        return -1;
-    const struct object o = body_object(&b, body_root(&b), "parameters", &given);
-    if (!b.failed && json_get(o.json, "candidate_labels"))
-        return hf_zero_shot(c, &b, e);
-    ask.in = body_texts(&b, body_root(&b), "inputs", &ask.n, &batch);
-    q->function = read_function(&b, o);
-    q->top = hf_positive(&b, o, "top_k", 0);
-    if (b.failed || texts_count(c, ask.n, texts_most(c), e))
-        return -1;
-    return call_texts(c, &ask, tasks, render, q, e);
+    struct classified *q = state;
+    bool given;
+    (void)ask;
+    const struct object o = body_object(b, body_root(b), "parameters", &given);
+    q->function = read_function(b, o);
+    q->top = hf_positive(b, o, "top_k", 0);
+    return texts_most(c);
 }
+
+const struct texts_row row_hf_classify = {.tasks = 1u << TASK_CLASSIFY | 1u << TASK_RERANK,
+                                          .key = "inputs",
+                                          .state = sizeof(struct classified),
+                                          .ask = {.plain = true},
+                                          .read = read_options,
+                                          .render = render};

@@ -169,23 +169,22 @@ static int find_masks(struct call *c, const struct text_input *texts, struct mas
     return 0;
 }
 
-int hf_fill(struct call *c, struct err *e)
+static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
-    static const unsigned tasks = 1u << TASK_FILL_MASK;
-    struct body b;
-    struct texts_ask ask = {.plain = true};
-    struct masked *q = ARENA_NEW(&c->arena, struct masked, 1);
+    struct masked *q = state;
     bool given;
-    if (!q)
-        return err_nomem(e);
-    *q = (struct masked){0};
-    if (texts_open(c, &b, tasks, e))
-        return -1;
-    const struct object o = body_object(&b, body_root(&b), "parameters", &given);
-    const struct text_input *in = body_texts(&b, body_root(&b), "inputs", &q->n_texts, &q->batch);
-    q->top = hf_positive(&b, o, "top_k", USUAL_TOP);
-    hf_only_texts(&b, in, q->n_texts);
-    if (read_targets(c, &b, o, q, e) || b.failed || texts_count(c, q->n_texts, texts_most(c), e))
-        return -1;
-    return find_masks(c, in, q, &ask, e) || call_texts(c, &ask, tasks, render, q, e) ? -1 : 0;
+    const struct object o = body_object(b, body_root(b), "parameters", &given);
+    const struct text_input *in = body_texts(b, body_root(b), "inputs", &q->n_texts, &q->batch);
+    q->top = hf_positive(b, o, "top_k", USUAL_TOP);
+    hf_only_texts(b, in, q->n_texts);
+    if (read_targets(c, b, o, q, b->e) || b->failed ||
+        texts_count(c, q->n_texts, texts_most(c), b->e) || find_masks(c, in, q, ask, b->e))
+        return texts_failed(b);
+    return ask->n;
 }
+
+const struct texts_row row_hf_fill = {.tasks = 1u << TASK_FILL_MASK,
+                                      .state = sizeof(struct masked),
+                                      .ask = {.plain = true},
+                                      .read = read_options,
+                                      .render = render};

@@ -8,15 +8,14 @@
 #include "router/call/embed_body.h"
 #include "router/call/embed_windows.h"
 
-/* True if member `key` of the body is an object: a form that only such clients send. */
-bool hf_object(const struct call *c, const char *key);
-
-int hf_classify(struct call *c, struct err *e); /* labels of texts; with `candidate_labels` */
-/* Labels of the request, by entailment; b: the body of hf_classify(). */
-int hf_zero_shot(struct call *c, struct body *b, struct err *e);
-int hf_tokens(struct call *c, struct err *e); /* labels of tokens, or of groups of them */
-int hf_fill(struct call *c, struct err *e);   /* words in place of masks */
-int hf_answer(struct call *c, struct err *e); /* places of a context that answer a question */
+extern const struct texts_row row_hf_classify, /* labels of texts */
+    row_hf_zero_shot,                          /* labels of the request, by entailment */
+    row_hf_tokens,                             /* labels of tokens, or of groups of them */
+    row_hf_fill,                               /* words in place of masks */
+    row_hf_answer;                             /* places of a context that answer a question */
+/* The form of `/` for a model that computes values of texts, as texts_work_form(): one above, or
+ * TEI's. */
+const struct texts_row *hf_form(const struct call *c, const struct body *b);
 
 /* Member `key` of o, a positive number; `usual` if it is absent. */
 uint32_t hf_positive(struct body *b, struct object o, const char *key, uint32_t usual);

@@ -182,39 +182,37 @@ static enum strategy read_strategy(struct body *b, struct object o)
     return AGGREGATE_SIMPLE;
 }
 
-int hf_tokens(struct call *c, struct err *e)
+static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
-    static const unsigned tasks = 1u << TASK_TOKEN_CLASSIFY;
     static const char *const outside[] = {"O"};
-    struct body b;
-    struct texts_ask ask = {0};
-    struct tagged *q = ARENA_NEW(&c->arena, struct tagged, 1);
+    struct tagged *q = state;
     bool given;
-    if (!q)
-        return err_nomem(e);
-    if (texts_open(c, &b, tasks, e))
-        return -1;
-    const struct object o = body_object(&b, body_root(&b), "parameters", &given);
-    const struct text_input *in = body_texts(&b, body_root(&b), "inputs", &q->n, &q->batch);
-    q->strategy = read_strategy(&b, o);
-    q->ignored = body_strings(&b, o, "ignore_labels", false, true, &q->n_ignored);
+    const struct object o = body_object(b, body_root(b), "parameters", &given);
+    const struct text_input *in = body_texts(b, body_root(b), "inputs", &q->n, &q->batch);
+    q->strategy = read_strategy(b, o);
+    q->ignored = body_strings(b, o, "ignore_labels", false, true, &q->n_ignored);
     if (!json_get(o.json, "ignore_labels"))
         q->ignored = outside, q->n_ignored = 1;
-    const struct opt_u64 shared = body_u32(&b, o, "stride");
-    hf_only_texts(&b, in, q->n);
-    if (b.failed || texts_count(c, q->n, texts_most(c), e))
-        return -1;
-    if (!(q->texts = ARENA_NEW(&c->arena, struct text_windows, q->n)))
-        return err_nomem(e);
+    const struct opt_u64 shared = body_u32(b, o, "stride");
+    hf_only_texts(b, in, q->n);
+    if (b->failed || texts_count(c, q->n, texts_most(c), b->e))
+        return texts_failed(b);
+    if (!(q->texts = ARENA_NEW(&c->arena, struct text_windows, q->n))) {
+        err_nomem(b->e);
+        return texts_failed(b);
+    }
     for (uint32_t i = 0; i < q->n; i++) {
         const struct text_windows_ask w = {.text = in[i].text,
                                            .n = in[i].n,
                                            .shared =
                                                shared.set ? (uint32_t)shared.v : WINDOWS_WHOLE};
-        if (texts_windows(c, &w, &q->texts[i], e))
-            return -1;
+        if (texts_windows(c, &w, &q->texts[i], b->e))
+            return texts_failed(b);
     }
-    return texts_of_windows(c, q->texts, q->n, &ask, e) || call_texts(c, &ask, tasks, render, q, e)
-               ? -1
-               : 0;
+    return texts_of_windows(c, q->texts, q->n, ask, b->e) ? texts_failed(b) : ask->n;
 }
+
+const struct texts_row row_hf_tokens = {.tasks = 1u << TASK_TOKEN_CLASSIFY,
+                                        .state = sizeof(struct tagged),
+                                        .read = read_options,
+                                        .render = render};

@@ -112,35 +112,37 @@ static void hypotheses(struct body *b, struct object o, const struct labelled *q
 }
 
 /* Long texts are cut, as in the pipeline. */
-int hf_zero_shot(struct call *c, struct body *b, struct err *e)
+static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
-    static const unsigned tasks = 1u << TASK_CLASSIFY;
-    struct texts_ask ask = {.plain = true, .truncate = true};
-    struct labelled *q = ARENA_NEW(&c->arena, struct labelled, 1);
+    struct labelled *q = state;
     bool given;
     uint32_t n;
-    if (!q)
-        return err_nomem(e);
     const struct object o = body_object(b, body_root(b), "parameters", &given);
     const struct text_input *texts = body_texts(b, body_root(b), "inputs", &n, &q->batch);
     read_labels(b, o, q);
-    if (b->failed || texts_count(c, n, texts_most(c), e))
-        return -1;
-    ask.n = n * q->n;
-    struct text_input *in = ARENA_NEW(&c->arena, struct text_input, ask.n);
-    if (!in)
-        return err_nomem(e);
+    if (b->failed || texts_count(c, n, texts_most(c), b->e))
+        return texts_failed(b);
+    ask->n = n * q->n;
+    struct text_input *in = ARENA_NEW(&c->arena, struct text_input, ask->n);
+    if (!in) {
+        err_nomem(b->e);
+        return texts_failed(b);
+    }
     hypotheses(b, o, q, in);
     hf_only_texts(b, texts, n);
-    if (b->failed)
-        return -1;
-    for (uint32_t i = ask.n; i-- > 0;) {
+    for (uint32_t i = ask->n; !b->failed && i-- > 0;) {
         const struct text_input *t = &texts[i / q->n];
         in[i] = (struct text_input){.text = t->text,
                                     .n = t->n,
                                     .second = in[i % q->n].second,
                                     .n_second = in[i % q->n].n_second};
     }
-    ask.in = in;
-    return call_texts(c, &ask, tasks, render, q, e);
+    ask->in = in;
+    return ask->n;
 }
+
+const struct texts_row row_hf_zero_shot = {.tasks = 1u << TASK_CLASSIFY,
+                                           .state = sizeof(struct labelled),
+                                           .ask = {.plain = true, .truncate = true},
+                                           .read = read_options,
+                                           .render = render};

@@ -59,40 +59,40 @@ static const char *named(const struct body *b, const char *const names[3])
     return names[0];
 }
 
-static int work(struct call *c, struct err *e)
+static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
     static const char *const firsts[] = {"text_1", "queries", "data_1"}, *const seconds[] = {
                                                                              "text_2", "documents",
                                                                              "data_2"};
-    static const unsigned tasks = 1u << TASK_RERANK | 1u << TASK_EMBED | 1u << TASK_TOKEN_EMBED;
-    struct body b;
-    struct texts_ask ask = {0};
-    struct scored *q = ARENA_NEW(&c->arena, struct scored, 1);
+    struct scored *q = state;
     bool batch;
-    if (!q)
-        return err_nomem(e);
-    if (texts_open(c, &b, tasks, e))
-        return -1;
-    const struct object root = body_root(&b);
+    const struct object root = body_root(b);
     const enum model_task task = edge_limits(c->edge)->task;
     *q = (struct scored){.cosines = task != TASK_RERANK};
-    const struct text_input *first = body_texts(&b, root, named(&b, firsts), &q->n_first, &batch);
-    const char *other = json_get(b.root, "items") ? "items" : named(&b, seconds);
-    const struct text_input *second = body_texts(&b, root, other, &q->n, &batch);
-    for (uint32_t i = 0; !b.failed && i < q->n; i++)
+    const struct text_input *first = body_texts(b, root, named(b, firsts), &q->n_first, &batch);
+    const char *other = json_get(b->root, "items") ? "items" : named(b, seconds);
+    const struct text_input *second = body_texts(b, root, other, &q->n, &batch);
+    for (uint32_t i = 0; !b->failed && i < q->n; i++)
         if (!second[i].text || !first[i < q->n_first ? i : 0].text)
-            body_fail(&b, root, "text_2", "texts are expected, not ids");
-    if (!b.failed && q->n_first != 1 && q->n_first != q->n)
-        body_fail(&b, root, "text_1", "one text, or as many as in `text_2`, are expected");
-    q->raw = !body_opt_bool(&b, root, "use_activation", true);
-    body_truncate(&b, root, &ask);
-    if (b.failed ||
-        (task == TASK_TOKEN_EMBED && texts_count(c, q->n_first + q->n, TEXTS_MOST_LATE, e)))
-        return -1;
-    ask.plain = true;
-    if (!pair_up(c, first, second, q, &ask))
-        return err_nomem(e);
-    return call_texts(c, &ask, tasks, render, q, e);
+            body_fail(b, root, "text_2", "texts are expected, not ids");
+    if (!b->failed && q->n_first != 1 && q->n_first != q->n)
+        body_fail(b, root, "text_1", "one text, or as many as in `text_2`, are expected");
+    q->raw = !body_opt_bool(b, root, "use_activation", true);
+    body_truncate(b, root, ask);
+    if (!b->failed && !pair_up(c, first, second, q, ask))
+        body_nomem(b, root, other);
+    return task == TASK_TOKEN_EMBED ? TEXTS_MOST_LATE : UINT32_MAX;
+}
+
+static int work(struct call *c, struct err *e)
+{
+    static const struct texts_row row = {.tasks = 1u << TASK_RERANK | 1u << TASK_EMBED |
+                                                  1u << TASK_TOKEN_EMBED,
+                                         .state = sizeof(struct scored),
+                                         .ask = {.plain = true},
+                                         .read = read_options,
+                                         .render = render};
+    return texts_work(c, &row, e);
 }
 
 const struct route route_score = {

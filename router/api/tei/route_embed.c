@@ -32,15 +32,13 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
     return most;
 }
 
-int tei_embed(struct call *c, struct err *e)
-{
-    static const struct texts_row row = {.tasks = 1u << TASK_EMBED,
-                                         .key = "inputs",
-                                         .state = sizeof(struct embedding),
-                                         .read = read_options,
-                                         .render = render};
-    return texts_work(c, &row, e);
-}
+const struct texts_row row_tei_embed = {.tasks = 1u << TASK_EMBED,
+                                        .key = "inputs",
+                                        .state = sizeof(struct embedding),
+                                        .read = read_options,
+                                        .render = render};
+
+static int work(struct call *c, struct err *e) { return texts_work(c, &row_tei_embed, e); }
 
 const struct route route_embed = {
     .method = "POST",
@@ -53,5 +51,5 @@ const struct route route_embed = {
     .gives = "EmbedAnswer",
     .task = TASK_EMBED,
     .example = "{\"inputs\": [\"Once upon a time\", \"there was a ball\"]}",
-    .work = tei_embed,
+    .work = work,
 };

@@ -87,27 +87,26 @@ static const struct text_input *sequences(struct body *b, uint32_t *n, bool *bat
     return in;
 }
 
-int tei_predict(struct call *c, struct err *e)
+static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
-    static const unsigned tasks = 1u << TASK_CLASSIFY | 1u << TASK_RERANK;
-    struct body b;
-    struct texts_ask ask = {.plain = true};
-    struct prediction *q = ARENA_NEW(&c->arena, struct prediction, 1);
-    if (!q)
-        return err_nomem(e);
-    if (texts_open(c, &b, tasks, e))
-        return -1;
-    ask.in = sequences(&b, &ask.n, &q->batch);
-    q->raw = body_opt_bool(&b, body_root(&b), "raw_scores", false);
-    tei_options(&b, body_root(&b), &ask);
-    if (b.failed || texts_count(c, ask.n, texts_most(c), e))
-        return -1;
-    for (uint32_t i = 0; i < ask.n; i++)
-        if (!ask.in[i].n)
-            return err_set(e, ERR_EMPTY, "`inputs` cannot be empty");
-    ask.prompt_name = NULL;
-    return call_texts(c, &ask, tasks, render, q, e);
+    struct prediction *q = state;
+    ask->in = sequences(b, &ask->n, &q->batch);
+    q->raw = body_opt_bool(b, body_root(b), "raw_scores", false);
+    tei_options(b, body_root(b), ask);
+    ask->prompt_name = NULL;
+    if (b->failed || texts_count(c, ask->n, texts_most(c), b->e))
+        return texts_failed(b);
+    tei_not_empty(b, ask);
+    return ask->n;
 }
+
+const struct texts_row row_tei_predict = {.tasks = 1u << TASK_CLASSIFY | 1u << TASK_RERANK,
+                                          .state = sizeof(struct prediction),
+                                          .ask = {.plain = true},
+                                          .read = read_options,
+                                          .render = render};
+
+static int work(struct call *c, struct err *e) { return texts_work(c, &row_tei_predict, e); }
 
 const struct route route_predict = {
     .method = "POST",
@@ -121,5 +120,5 @@ const struct route route_predict = {
     .gives = "PredictAnswer",
     .task = TASK_CLASSIFY,
     .example = "{\"inputs\": \"Once upon a time\"}",
-    .work = tei_predict,
+    .work = work,
 };

@@ -34,41 +34,49 @@ static int render(struct call *c, struct err *e)
     return c->out.oom ? err_nomem(e) : 0;
 }
 
-static int rerank(struct call *c, struct body *b, struct err *e)
+static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
-    struct texts_ask ask = {0};
     const struct object root = body_root(b);
-    struct reranking *q = ARENA_NEW(&c->arena, struct reranking, 1);
-    if (!q)
-        return err_nomem(e);
+    struct reranking *q = state;
     const char *query = body_str(b, root, "query", true);
-    q->texts = body_documents(b, root, "texts", &ask.n);
+    q->texts = body_documents(b, root, "texts", &ask->n);
     q->raw = body_opt_bool(b, root, "raw_scores", false);
     q->give_text = body_opt_bool(b, root, "return_text", false);
-    tei_options(b, root, &ask);
-    if (b->failed || texts_count(c, ask.n, texts_most(c), e))
-        return -1;
-    if (!*query)
-        return err_set(e, ERR_EMPTY, "`query` cannot be empty");
-    struct text_input *in = ARENA_NEW(&c->arena, struct text_input, ask.n);
-    if (!in)
-        return err_nomem(e);
-    for (uint32_t i = 0; i < ask.n; i++)
+    tei_options(b, root, ask);
+    ask->prompt_name = NULL;
+    if (b->failed || texts_count(c, ask->n, texts_most(c), b->e))
+        return texts_failed(b);
+    struct text_input *in = ARENA_NEW(&c->arena, struct text_input, ask->n);
+    if (!*query || !in) {
+        if (!*query)
+            err_set(b->e, ERR_EMPTY, "`query` cannot be empty");
+        else
+            err_nomem(b->e);
+        return texts_failed(b);
+    }
+    for (uint32_t i = 0; i < ask->n; i++)
         in[i] = (struct text_input){.text = query,
                                     .n = strlen(query),
                                     .second = q->texts[i].text,
                                     .n_second = q->texts[i].n};
-    ask.in = in;
-    ask.prompt_name = NULL;
-    return call_texts(c, &ask, 1u << TASK_RERANK, render, q, e);
+    ask->in = in;
+    return ask->n;
 }
 
-int tei_rerank(struct call *c, struct err *e)
+static const struct texts_row row = {.tasks = 1u << TASK_RERANK,
+                                     .state = sizeof(struct reranking),
+                                     .read = read_options,
+                                     .render = render};
+
+const struct texts_row *tei_rerank_form(const struct call *c, const struct body *b)
 {
-    struct body b;
-    if (texts_open(c, &b, COHERE_RERANKS, e))
-        return -1;
-    return json_get(b.root, "documents") ? cohere_rerank(c, &b, e) : rerank(c, &b, e);
+    (void)c;
+    return json_get(b->root, "documents") ? &row_cohere_rerank : &row;
+}
+
+static int work(struct call *c, struct err *e)
+{
+    return texts_work_form(c, row_cohere_rerank.tasks, tei_rerank_form, e);
 }
 
 const struct route route_rerank = {
@@ -82,5 +90,5 @@ const struct route route_rerank = {
     .gives = "RerankAnswer",
     .task = TASK_RERANK,
     .example = "{\"query\": \"What is it?\", \"texts\": [\"A ball.\", \"A cat.\"]}",
-    .work = tei_rerank,
+    .work = work,
 };

@@ -21,33 +21,35 @@ static int render(struct call *c, struct err *e)
     return c->out.oom ? err_nomem(e) : 0;
 }
 
-int tei_similarity(struct call *c, struct err *e)
+static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
-    struct body b;
-    struct texts_ask ask = {0};
     bool given;
     uint32_t n;
-    if (texts_open(c, &b, 1u << TASK_EMBED, e))
-        return -1;
-    const struct object o = body_object(&b, body_root(&b), "inputs", &given);
-    const struct object p = body_object(&b, body_root(&b), "parameters", &given);
-    const char *source = body_str(&b, o, "source_sentence", true);
-    const struct text_input *others = body_documents(&b, o, "sentences", &n);
-    tei_options(&b, p, &ask);
-    if (b.failed || texts_count(c, n, texts_most(c), e))
-        return -1;
+    (void)state;
+    const struct object o = body_object(b, body_root(b), "inputs", &given);
+    const struct object p = body_object(b, body_root(b), "parameters", &given);
+    const char *source = body_str(b, o, "source_sentence", true);
+    const struct text_input *others = body_documents(b, o, "sentences", &n);
+    tei_options(b, p, ask);
+    if (b->failed || texts_count(c, n, texts_most(c), b->e))
+        return texts_failed(b);
     struct text_input *in = ARENA_NEW(&c->arena, struct text_input, n + (size_t)1);
-    if (!in)
-        return err_nomem(e);
+    if (!in) {
+        body_nomem(b, o, "sentences");
+        return 0;
+    }
     in[0] = (struct text_input){.text = source, .n = strlen(source)};
     memcpy(in + 1, others, n * sizeof(*in));
-    ask.in = in;
-    ask.n = n + 1;
-    for (uint32_t i = 0; i < ask.n; i++)
-        if (!in[i].n)
-            return err_set(e, ERR_EMPTY, "`inputs` cannot be empty");
-    return call_texts(c, &ask, 1u << TASK_EMBED, render, NULL, e);
+    ask->in = in;
+    ask->n = n + 1;
+    tei_not_empty(b, ask);
+    return ask->n;
 }
+
+const struct texts_row row_tei_similarity = {
+    .tasks = 1u << TASK_EMBED, .read = read_options, .render = render};
+
+static int work(struct call *c, struct err *e) { return texts_work(c, &row_tei_similarity, e); }
 
 const struct route route_similarity = {
     .method = "POST",
@@ -61,5 +63,5 @@ const struct route route_similarity = {
     .task = TASK_EMBED,
     .example =
         "{\"inputs\": {\"source_sentence\": \"Once\", \"sentences\": [\"upon\", \"a time\"]}}",
-    .work = tei_similarity,
+    .work = work,
 };

@@ -17,3 +17,12 @@ uint32_t tei_read(struct call *c, struct body *b, struct texts_ask *ask, void *s
     tei_options(b, body_root(b), ask);
     return texts_most(c);
 }
+
+void tei_not_empty(struct body *b, const struct texts_ask *ask)
+{
+    for (uint32_t i = 0; !b->failed && i < ask->n; i++)
+        if (!ask->in[i].n) {
+            err_set(b->e, ERR_EMPTY, "`inputs` cannot be empty");
+            texts_failed(b);
+        }
+}

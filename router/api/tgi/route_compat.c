@@ -1,28 +1,17 @@
 /* The path that huggingface_hub's InferenceClient posts to; the body selects streaming, or the form
  * of its other tasks. */
 #include "router/api/hf/hf.h"
-#include "router/api/tei/tei.h"
 #include "router/api/tgi/tgi.h"
 #include "router/http/route.h"
 
 static int work(struct call *c, struct err *e)
 {
-    switch (edge_limits(c->edge)->task) { /* as in TEI */
-    case TASK_EMBED:
-        return hf_object(c, "inputs") ? tei_similarity(c, e) : tei_embed(c, e);
-    case TASK_RERANK:
-        return tei_rerank(c, e);
-    case TASK_CLASSIFY:
-        return hf_object(c, "parameters") ? hf_classify(c, e) : tei_predict(c, e);
-    case TASK_TOKEN_CLASSIFY:
-        return hf_tokens(c, e);
-    case TASK_FILL_MASK:
-        return hf_fill(c, e);
-    case TASK_ANSWER:
-        return hf_answer(c, e);
-    default:
-        break;
-    }
+    static const unsigned of_texts = 1u << TASK_EMBED | 1u << TASK_RERANK | 1u << TASK_CLASSIFY |
+                                     1u << TASK_TOKEN_CLASSIFY | 1u << TASK_FILL_MASK |
+                                     1u << TASK_ANSWER;
+    const unsigned task = 1u << edge_limits(c->edge)->task;
+    if (task & of_texts)
+        return texts_work_form(c, task, hf_form, e);
     struct tgi *t = tgi_parse(c, true, e);
     if (t && !t->full_text_given)
         t->return_full_text = true; /* TGI's default here if the model's task is unknown */
