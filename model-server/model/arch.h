@@ -30,6 +30,7 @@ enum role {
     W_FINAL_NORM,
     W_HEAD,
     W_VECTOR,    /* behind the final norm, of each row, where the model gives vectors */
+    W_HEAD_MORE, /* of decoder_spec.head_more: [those columns, vocab] */
     W_HEAD_BIAS, /* whole name, may be absent; without a name: the head's ".bias" */
     W_ATTN_NORM,
     W_POST_ATTN_NORM,
@@ -50,6 +51,16 @@ enum role {
     W_LAMBDA_Q_MINUS,
     W_LAMBDA_K_MINUS,
     W_O,
+    W_NARROW_IN, /* MIXER_NARROW: matrices to the narrow stream and to q's and k's input, and back,
+                    of feed-forwards but the last one, and after each the factors and summands */
+    W_NARROW_IN_NORM,
+    W_NARROW_QK,
+    W_NARROW_QK_NORM,
+    W_NARROW_UP,
+    W_NARROW_DOWN,
+    W_NARROW_NORM,
+    W_NARROW_OUT,
+    W_NARROW_OUT_NORM,
     W_ATTN_GATE,      /* of ATTN_GATE_APART and ATTN_GATE_BY_HEAD, but not mla_spec.gate_beside */
     W_ATTN_GATE_BIAS, /* of decoder_spec.attn_gate_bias, a whole name */
     W_Q_A,            /* latent attention */

@@ -3,6 +3,7 @@
 #include "model-server/model/first_conv.h"
 #include "model-server/model/pass.h"
 #include "model-server/model/residual.h"
+#include "model-server/model/trigram.h"
 #include <assert.h>
 #include <string.h>
 
@@ -176,6 +177,8 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, const struct r
     if (g->begins ? x->begin(d, &all, e) : stage_take_rows(d, b->n_tokens, e))
         return -1;
     decoder_enter_layer(d, g->first, &all);
+    if (d->trigram && trigram_run(d, d->trigram, b, e))
+        return -1;
     if (d->first_conv && first_conv_run(d, d->first_conv, b, e))
         return -1;
     for (uint32_t i = g->first; i < g->first + g->n; i++) {

@@ -123,6 +123,7 @@ struct decoder {
     struct weight *altup_in[ALTUP_MOST], *altup_out[ALTUP_MOST]; /* [hidden, hidden] of streams from
                                                                     1 on: from stream 0, and back */
     struct first_conv *first_conv;   /* with spec.first_conv (first_conv.h); or NULL */
+    struct trigram *trigram;         /* with spec.embed_trigram (trigram.h); or NULL */
     struct stack_start *stack_start; /* with spec.two_stacks; or NULL */
     struct mixed_last *mixed_last;   /* with spec.mix, in the last stage; or NULL */
     struct affine *affine_first;     /* with spec.affine: of the embedding; or NULL */

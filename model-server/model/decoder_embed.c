@@ -96,9 +96,11 @@ static int embed_narrow(struct decoder *d, const struct decoder_part *p, struct 
 {
     const struct decoder_spec *m = &d->spec;
     struct scratch *s = &d->scratch;
-    assert(p->n == p->total && (m->embed_norm || m->narrow_head));
+    assert(p->n == p->total && (m->embed_norm || m->narrow_head || m->embed_trigram));
     if (decoder_embed_rows(d, s->r, p->n, e))
         return -1;
+    if (m->embed_trigram) /* the rest needs the texts: trigram_run() */
+        return 0;
     if (!m->narrow_head) {
         d->ops->embed_pos(d->dev, s->r, d->positions, m->position_offset);
         d->ops->norm(d->dev, s->r, s->r, p->n, m->embed_dim, &d->embed_norm);

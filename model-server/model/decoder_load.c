@@ -6,6 +6,7 @@
 #include "model-server/model/first_conv.h"
 #include "model-server/model/kv_parts.h"
 #include "model-server/model/loader.h"
+#include "model-server/model/trigram.h"
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -85,7 +86,8 @@ static const struct sublayer_ops *const mixers[MIXER_N] = {[MIXER_ATTENTION] = &
                                                            [MIXER_ENTRIES] = &mixer_entries,
                                                            [MIXER_CCA] = &mixer_cca,
                                                            [MIXER_DIFFERENCE] = &mixer_difference,
-                                                           [MIXER_RWKV] = &mixer_rwkv};
+                                                           [MIXER_RWKV] = &mixer_rwkv,
+                                                           [MIXER_NARROW] = &mixer_narrow};
 
 static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
 {
@@ -158,7 +160,7 @@ static void load_layer(struct loader *l, uint32_t at)
         load_sublayer(l, &y->mixer, mixers[ls->mixer], i, &d->mixer_width);
     if (before && !ls->no_ffn && (!s->parallel || !s->shared_norm))
         y->ffn_norm = loader_stream_norm(l, W_MLP_NORM, layer, 2 * i + 2);
-    if (place != NORM_BEFORE && place != NORM_STREAM) {
+    if (place != NORM_BEFORE && place != NORM_STREAM && place != NORM_NONE) {
         if (mixer)
             y->post_mixer_norm = loader_norm(l, W_POST_ATTN_NORM, layer);
         if (!ls->no_ffn)
@@ -418,6 +420,7 @@ void decoder_free(struct decoder *d)
     decoder_stacks_free(d);
     decoder_affine_free_first(d);
     first_conv_free(d, d->first_conv);
+    trigram_free(d, d->trigram);
     layer_free_weight(d, d->head_project);
     d->ops->free(d->dev, d->head_project_bias);
     layer_free_norm(d, &d->head_norm);

@@ -6,6 +6,7 @@
 #include "model-server/model/first_conv.h"
 #include "model-server/model/loader.h"
 #include "model-server/model/static_rows.h"
+#include "model-server/model/trigram.h"
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -235,6 +236,30 @@ static int embed_parts(struct loader *l, struct mat_part parts[2])
     return n;
 }
 
+/* The head's rows: an embedding, and columns that are rows of a tensor of their own. */
+static void load_joined_head(struct loader *l)
+{
+    struct decoder *d = l->d;
+    const struct decoder_spec *s = &d->spec;
+    const struct slice v = d->split.vocab;
+    const size_t more = s->head_more, own = s->hidden - more, vocab = s->vocab;
+    const enum role role = !s->tied || loader_own_head(l) ? W_HEAD : W_EMBED;
+    float *first = loader_floats(l, role, NO_LAYER, NO_EXPERT, ".weight", s->vocab, (int64_t)own);
+    float *second =
+        loader_floats(l, W_HEAD_MORE, NO_LAYER, NO_EXPERT, ".weight", s->head_more, s->vocab);
+    float *of = malloc((size_t)v.n * s->hidden * sizeof(*of));
+    if (!of)
+        loader_nomem(l);
+    for (size_t r = 0; r < v.n && !l->failed; r++) {
+        const size_t id = v.first + r;
+        memcpy(of + r * s->hidden, first + id * own, own * sizeof(*of));
+        for (size_t c = 0; c < more; c++)
+            of[r * s->hidden + own + c] = second[c * vocab + id];
+    }
+    d->head = l->failed ? NULL : loader_host_matrix(l, of, v.n, s->hidden);
+    free(first), free(second), free(of);
+}
+
 static void load_head(struct loader *l, struct amount embed)
 {
     struct decoder *d = l->d;
@@ -251,7 +276,9 @@ static void load_head(struct loader *l, struct amount embed)
     const enum role role = !s->tied || own ? W_HEAD : W_EMBED;
     const uint32_t bits = loader_head_bits(l, role);
     const enum quant quant = bits ? QUANT_NONE : loader_head_quant(d->quant);
-    if (!s->tied || own || quant || bits || !d->stage.begins) {
+    if (s->head_more) {
+        load_joined_head(l);
+    } else if (!s->tied || own || quant || bits || !d->stage.begins) {
         const uint32_t width = s->narrow_head ? s->embed_dim : s->hidden;
         int n = 1;
         if (role == W_EMBED)
@@ -343,7 +370,10 @@ struct amount decoder_load_first(struct loader *l)
         load_inside(l);
         d->tables = d->weights;
     }
-    if (s->learned_positions) {
+    if (s->embed_trigram) {
+        d->trigram = trigram_load(l);
+        d->tables = d->weights;
+    } else if (s->learned_positions) {
         if (s->sines)
             load_sines(l);
         else
@@ -352,7 +382,7 @@ struct amount decoder_load_first(struct loader *l)
     }
     if (s->embed_norm)
         d->embed_norm = loader_norm(l, W_EMBED_NORM, NO_LAYER);
-    if (s->embed_dim)
+    if (s->embed_dim && !s->embed_trigram)
         load_embed_project(l);
     if (s->altup.n)
         decoder_altup_load(l);

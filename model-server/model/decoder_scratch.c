@@ -56,7 +56,9 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     at = place(&s->n, base, at, t, m->hidden);
     at = place(&s->r, base, at, t, m->hidden);
     at = place(&s->embedded, base, at, t,
-               spec_reads_embedding(m) || d->draft.plan.own || m->first_conv ? m->hidden : 0);
+               spec_reads_embedding(m) || d->draft.plan.own || m->first_conv || m->embed_trigram
+                   ? m->hidden
+                   : 0);
     at = place(&s->crossed, base, at, t, decoder_cross_layers(d) ? m->hidden : 0);
     at = place(&s->carried, base, at, t,
                m->moe.shortcut || m->moe.early_router || m->moe.router_width || m->two_stacks ||

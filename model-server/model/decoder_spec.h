@@ -39,9 +39,9 @@ enum mlp_kind {
 enum sines { SINES_NONE, SINES_TO_LAST, SINES_OF_HALF };
 
 /* Position of a layer's norms: x + f(n(x)), x + n(f(n(x))) (Gemma 2, arXiv 2408.00118), x +
- * n(f(x)) (OLMo 2, arXiv 2501.00656), n(x + f(x)) (the original transformer, BERT), or
- * a n(x) + b f(n(x)) with factors a and b (MiniMax-01, arXiv 2501.08313). */
-enum norm_place { NORM_BEFORE, NORM_AROUND, NORM_AFTER, NORM_SUM, NORM_STREAM };
+ * n(f(x)) (OLMo 2, arXiv 2501.00656), n(x + f(x)) (the original transformer, BERT),
+ * a n(x) + b f(n(x)) with factors a and b (MiniMax-01, arXiv 2501.08313), or no norm: x + f(x). */
+enum norm_place { NORM_BEFORE, NORM_AROUND, NORM_AFTER, NORM_SUM, NORM_STREAM, NORM_NONE };
 /* True if the sublayers read the norm of x. */
 static inline bool norm_place_before(enum norm_place p)
 {
@@ -126,6 +126,9 @@ enum mixer_kind {
     MIXER_DIFFERENCE, /* differential attention (arXiv 2410.05258): pairs of heads */
     MIXER_RWKV, /* RWKV-7 (arXiv 2503.14456): struct rwkv_spec. Layers read the first one's values
                  */
+    /* Attention and feed-forwards of a narrow stream between two matrices (MobileBERT, arXiv
+     * 2004.02984): struct narrow_spec. With NORM_NONE and no_ffn */
+    MIXER_NARROW,
     MIXER_N,
     MIXER_NONE = MIXER_N
 };
@@ -258,6 +261,16 @@ struct other_embeds {
     bool bare, vector;
 };
 
+/* Matrices of groups: rows of the i-th group read the i-th part of the input alone (SqueezeBERT,
+ * arXiv 2006.11316). They are loaded as whole matrices, which are 0 elsewhere. 0 or 1: no groups.
+ */
+struct group_spec {
+    uint32_t q, k, v, o, up, down;
+    /* Tensors are [groups, inputs of a group, outputs of a group], not [outputs, inputs of a
+     * group, 1], which matrices without groups are, too. */
+    bool turned;
+};
+
 /* The factor of q at position p is 1 + beta * ln(1 + floor((p + after) / length)), or with `power`
  * (1 + (p + after) / length) to the power of beta. */
 struct q_growth {
@@ -309,6 +322,11 @@ struct decoder_spec {
     /* With embed_dim: that matrix has no bias, positions are added after it, and another matrix
      * projects the stream to the head's input, as wide as the embedding (OPT 350M). */
     bool narrow_head;
+    /* With embed_dim: that matrix reads the embeddings of the next token, of the token and of the
+     * one before, side by side; outside of the text they are 0. Positions are added after it.
+     * W_EMBED_NORM then has factors and summands of the sum, and no norm (MobileBERT). */
+    bool embed_trigram;
+    uint32_t head_more; /* the last columns of the head that are a tensor of their own, turned */
     /* A matrix, an activation and a norm come between the final norm and the head (ModernBERT's
      * decoder); the matrix may have a bias. */
     bool head_dense, head_dense_bias;
@@ -325,6 +343,7 @@ struct decoder_spec {
     bool parallel;    /* x + attn(n(x)) + mlp(n(x)) instead of one after the other */
     bool shared_norm; /* parallel: one norm feeds both */
 
+    struct group_spec groups;
     enum qkv_layout qkv;
     bool kv_interleaved; /* with QKV_SEPARATE: W_K has k and v of each head side by side */
     enum mlp_kind mlp;
@@ -414,6 +433,7 @@ struct decoder_spec {
     struct block_spec blocks;
     struct shared_spec shared;
     struct rwkv_spec rwkv;
+    struct narrow_spec narrow;
     struct rope_spec rope[SPEC_MAX_ROPES];
     struct layer_spec layers[SPEC_MAX_LAYERS];
 };

@@ -305,6 +305,8 @@ struct mat_part loader_part(struct loader *l, enum role role, int layer, int exp
     char name[NAME_MAX_LEN];
     if (!bias && stored_part(l, role, layer, expert, rows, cols, &p))
         return p;
+    if (!bias && l->c && loader_grouped(l, role, layer, rows, cols, &p))
+        return p;
     loader_name(l, role, layer, expert, bias ? ".bias" : ".weight", name);
     const struct tensor *t =
         l->failed ? NULL : loader_find(l, name, bias ? rows : (int64_t)r, bias ? 0 : (int64_t)c);

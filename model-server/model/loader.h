@@ -23,7 +23,7 @@ struct loader {
      * are released then, so that peak memory is that of the packed weights and not twice that;
      * and copies of misaligned ones. */
     const struct tensor *tensors[MAX_SOURCES];
-    void *copies[MAX_SOURCES];
+    void *copies[2 * MAX_SOURCES];   /* of a tensor, and of its groups as a whole matrix */
     struct tensor made[MAX_SOURCES]; /* without a checkpoint: views of `copies`, or no data */
     struct random_tensor random[MAX_SOURCES]; /* and their random numbers */
     struct stored_matrix stored[MAX_SOURCES]; /* quantised parts, dequantised when packed */
@@ -92,6 +92,10 @@ struct mat_part loader_table(struct loader *l, enum role role, int layer, const 
 /* The same where the role's name has a second number. */
 struct mat_part loader_table_of(struct loader *l, enum role role, int layer, int expert,
                                 const char *suffix, int64_t rows, int64_t cols);
+/* The numbers of such a tensor in fp32, [rows][cols]; the caller frees them. NULL after an error.
+ */
+float *loader_floats(struct loader *l, enum role role, int layer, int expert, const char *suffix,
+                     int64_t rows, int64_t cols);
 /* Layout of tensors that hold all experts of a layer: each expert's matrix by columns or by rows.
  * EXPERTS_SEPARATE: FUSED_NONE if there are none, else by the shapes of W_MOE_GATE_UP [2 ffn,
  * hidden] and W_MOE_DOWN [hidden, ffn]. */

@@ -22,6 +22,9 @@ int loader_type(struct loader *l, const struct tensor *t, enum dtype *out);
 int loader_wrong_shape(struct loader *l, const struct tensor *t, int64_t rows, int64_t cols);
 /* A part that begins `at` elements later. */
 struct mat_part loader_part_at(struct mat_part p, size_t at);
+/* The matrix of a role whose tensor has groups (decoder_spec.groups). False: it has none. */
+bool loader_grouped(struct loader *l, enum role role, int layer, int64_t rows, int64_t cols,
+                    struct mat_part *out);
 /* The matrix of one expert in a file of MLX. It has all experts of a layer in one tensor,
  * `switch_mlp` in all families. False: there is none. */
 bool loader_switch_mlp(struct loader *l, enum role role, int layer, int expert, int64_t rows,

@@ -65,6 +65,13 @@ struct shared_spec {
     bool qkv;
 };
 
+/* MIXER_NARROW: a matrix makes `width` numbers of the stream, in which attention and `ffns`
+ * feed-forwards work, and another one makes the stream again. Instead of norms, sums have factors
+ * and summands. q and k are made of another product of that width, v of the stream. */
+struct narrow_spec {
+    uint32_t width, ffns; /* width 0: no such layers */
+};
+
 /* Latent attention (arXiv 2405.04434): sizes of the parts of a head. */
 struct mla_spec {
     uint32_t q_rank;  /* rank of q's low-rank pair; 0: one matrix */

@@ -279,11 +279,15 @@ static bool first_name(const struct recipe *r, const struct checkpoint *c, const
     return false;
 }
 
-static const struct recipe *recipe_of(const struct checkpoint *c, const struct arch *a,
+/* plain: the classifier is its last matrix alone (MobileBERT). */
+static const struct recipe *recipe_of(const struct checkpoint *c, const struct arch *a, bool plain,
                                       char first[TENSOR_NAME_CAP])
 {
+    static const struct recipe alone = {NULL, NULL, "classifier", HEAD_PLAIN, NULL, NULL};
     size_t n;
     const char *own = arch_prefix(a, 0, &n);
+    if (plain && named(c, alone.last, ".weight"))
+        return &alone;
     for (size_t i = 0; i < sizeof(recipes) / sizeof(recipes[0]); i++) {
         const struct recipe *r = &recipes[i];
         if (named(c, r->last, ".weight") && (!r->first || first_name(r, c, a, first)) &&
@@ -382,7 +386,8 @@ static int classifier(struct text_head *h, const struct text_head_options *o, co
                       struct err *e)
 {
     char first[TENSOR_NAME_CAP];
-    const struct recipe *r = o->sentence->scores ? NULL : recipe_of(o->c, o->arch, first);
+    const bool plain = cJSON_IsFalse(json_get(config, "classifier_activation"));
+    const struct recipe *r = o->sentence->scores ? NULL : recipe_of(o->c, o->arch, plain, first);
     const bool nemotron = strcmp(json_str(config, "model_type", ""), "llama_bidirec") == 0;
     const bool mean =
         nemotron || strcmp(json_str(config, "classifier_pooling", "cls"), "mean") == 0;

@@ -139,6 +139,21 @@ CASES = {
     "xlm": dict(model_type="xlm", n_langs=3, use_lang_emb=True, kind="mean"),
     "flaubert": dict(model_type="flaubert", pre_norm=True, gelu_activation=False, kind="mean"),
     "flaubert_classify": dict(model_type="flaubert", num_labels=3, kind="classify"),
+    # matrices in groups of several sizes; norms of the layers have an epsilon of their own
+    "squeezebert": dict(model_type="squeezebert", embedding_size=64, type_vocab_size=2, q_groups=2, k_groups=4, v_groups=1, layer_norm_eps=1e-5,
+                        post_attention_groups=8, intermediate_groups=4, output_groups=2, kind="mean"),
+    "squeezebert_classify": dict(model_type="squeezebert", embedding_size=64, type_vocab_size=2, num_labels=3, kind="classify"),
+    "squeezebert_fill": dict(model_type="squeezebert", embedding_size=64, type_vocab_size=2, kind="fill"),
+    # a narrow stream with one feed-forward and with four; a classifier with the pooler's matrix and without
+    "mobilebert": dict(model_type="mobilebert", embedding_size=16, intra_bottleneck_size=32, type_vocab_size=2, kind="mean", much=0.1),
+    "mobilebert_classify": dict(model_type="mobilebert", embedding_size=32, intra_bottleneck_size=24, num_feedforward_networks=1, num_labels=3,
+                                type_vocab_size=2, hidden_act="gelu", kind="classify", much=0.1),
+    "mobilebert_plain": dict(model_type="mobilebert", embedding_size=16, intra_bottleneck_size=32, num_feedforward_networks=2, num_labels=1,
+                             classifier_activation=False, type_vocab_size=2, kind="classify", much=0.1),
+    "mobilebert_fill": dict(model_type="mobilebert", embedding_size=16, intra_bottleneck_size=32, type_vocab_size=2, kind="fill", much=0.1),
+    "mobilebert_tokens": dict(model_type="mobilebert", embedding_size=16, intra_bottleneck_size=32, type_vocab_size=2, num_labels=5, kind="tokens",
+                              much=0.1),
+    "mobilebert_answers": dict(model_type="mobilebert", embedding_size=16, intra_bottleneck_size=32, type_vocab_size=2, kind="answers", much=0.1),
     "bert_generation": dict(model_type="bert-generation", kind="mean"),
     # a table with more positions than texts may have
     "big_bird": dict(model_type="big_bird", block_size=16, num_random_blocks=2, rescale_embeddings=True, use_bias=False, kind="mean", much=0.1),
@@ -283,7 +298,7 @@ def renamed(state, pairs):
     return out
 
 
-TYPED = ("bert", "electra", "albert", "ernie", "rembert", "megatron-bert", "big_bird")
+TYPED = ("bert", "electra", "albert", "ernie", "rembert", "megatron-bert", "big_bird", "squeezebert", "mobilebert")
 QKV = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]
 
 

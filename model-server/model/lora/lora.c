@@ -244,6 +244,8 @@ static bool made(const struct decoder_spec *s, uint32_t layer, enum role role)
     const bool latent = role == W_Q_A || role == W_Q_B || role == W_KV_A;
     if (l->mixer == MIXER_ENTRIES && !lora_is_mlp(role))
         return latent || role == W_O; /* others make what all heads read, or are several */
+    if (l->mixer == MIXER_NARROW)
+        return false; /* its matrices are products of several */
     if (l->mixer == MIXER_SHARED)
         return false; /* PEFT would change the block of all layers that share it */
     if ((l->mixer == MIXER_CCA || l->mixer == MIXER_DIFFERENCE) &&

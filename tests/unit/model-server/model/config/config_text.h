@@ -36,6 +36,8 @@ static inline int configure(const char *keys, const char *base, struct decoder_s
 #define SIZES                                                                                      \
     "\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":8,\"intermediate_size\":"  \
     "128,\"vocab_size\":320,\"max_position_embeddings\":512"
+#define NARROW                                                                                     \
+    "\"model_type\":\"mobilebert\",\"embedding_size\":16,\"intra_bottleneck_size\":32," SIZES
 #define LLAMA "\"model_type\":\"llama\"," SIZES
 
 #define GPT2 "\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":8,\"vocab_size\":320"
