@@ -19,7 +19,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 sys.path.insert(0, os.path.dirname(__file__))
-from make_arch import CASES, COMMON, SPREAD, as_olmo_hybrid, hub_keys
+from arch_made.base import COMMON, SPREAD
+from arch_made.keys import hub_keys
+from arch_made.recurrent import as_olmo_hybrid
 
 FOLDER = "build/golden/vary"
 SERVER = os.environ.get("MODEL_SERVER", "build/bin/model-server")
