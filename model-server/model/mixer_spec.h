@@ -40,6 +40,10 @@ struct recur_spec {
     /* MIXER_MAMBA: not 0: this many recurrences, each of heads * value_dim channels of its own,
      * without proj_bias and scan_norm (Zamba) */
     uint32_t parts;
+    /* MIXER_MAMBA: a step, a rate and a skip of each head instead of each channel, as in Mamba-2.
+     * In the checkpoint a head's gates stand before its channels, and the steps' rank behind keys
+     * and queries. Without `parts`; value_dim at least 2 (PLaMo 2) */
+    bool by_head;
     enum scan_norm { SCAN_NORM_NONE, SCAN_NORM_BARE, SCAN_NORM_WEIGHTS } scan_norm;
     float scan_eps;
     /* MIXER_PAIR: factors of the products before the recurrence, in their order; of its result,

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 import transformers
 from transformers import AutoModelForCausalLM, AutoConfig, Emu3ForCausalLM, Mistral4ForCausalLM
-import rwkv7  # noqa: F401, registers its model_type
+import plamo2, rwkv7  # noqa: F401, they register their model_type
 from arch_made import dense, experts, latent, recurrent, renamed, stored, unequal, within
 from arch_made.base import COMMON, SPREAD
 from arch_made.keys import hub_keys

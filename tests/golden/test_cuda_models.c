@@ -69,6 +69,7 @@ static const char *const dirs[] = {
     "build/golden/arch/dbrx",
     "build/golden/arch/mamba",
     "build/golden/arch/jamba",
+    "build/golden/arch/plamo2",
     "build/golden/arch/kimi_linear",
     "build/golden/arch/bailing_hybrid",
     "build/golden/arch/minimax_m3",

@@ -314,6 +314,20 @@ static bool named_by_head(const struct loader *l, enum role role)
     return first && strchr(first + 1, '*');
 }
 
+/* Elements `of` of the weights [n] of all heads. Where each head has its own they are as they are
+ * stored, without norm_spec.plus; PLaMo 2's have whole names. */
+static float *load_norm_slice(struct loader *l, enum role role, int layer, uint32_t n,
+                              struct slice of)
+{
+    if (l->d->spec.qk_norm != QK_NORM_BY_HEAD)
+        return loader_weight_slice(l, role, layer, n, of);
+    if (loader_has_named(l, role, layer))
+        return loader_plain_vector(l, role, layer, n, of);
+    struct mat_part p = loader_table(l, role, layer, ".weight", n, 1);
+    p = loader_rows(p, of.first, of.n);
+    return loader_vector(l, &p, 1, 0);
+}
+
 static void load_qk_norms(struct loader *l, struct attention *a, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -343,9 +357,8 @@ static void load_qk_norms(struct loader *l, struct attention *a, int layer)
         a->k_norm = load_norms_by_head(l, W_K_NORM, layer, dim, g);
     } else if (s->qk_norm != QK_NORM_NONE) {
         const struct slice q = {h.first * dim, h.n * dim}, k = {g.first * dim, g.n * dim};
-        a->q_norm =
-            loader_weight_slice(l, W_Q_NORM, layer, spec_heads(s, (uint32_t)layer) * dim, q);
-        a->k_norm = loader_weight_slice(l, W_K_NORM, layer, kv * dim, k);
+        a->q_norm = load_norm_slice(l, W_Q_NORM, layer, spec_heads(s, (uint32_t)layer) * dim, q);
+        a->k_norm = load_norm_slice(l, W_K_NORM, layer, kv * dim, k);
         if (s->qk_norm == QK_NORM_LAYER_BY_HEAD) {
             a->q_norm_bias =
                 load_biases_by_head(l, W_Q_NORM, layer, spec_heads(s, (uint32_t)layer), dim, h);

@@ -13,8 +13,8 @@ struct part {
     struct short_conv conv;
     struct weight *rank, *keys; /* [step_rank; channels], [keys, queries; channels]: this rank's
                                    channels, so results are summed over ranks */
-    struct weight *step;        /* [channels; step_rank] */
-    float *dt, *rates, *skip;   /* see struct recur */
+    struct weight *step;        /* [channels or heads; step_rank] */
+    float *dt, *rates, *skip;   /* see struct recur; with by_head rates is its a_log */
     float *norms[3];            /* of steps, keys, queries, or NULL */
     struct out_projection out;
     uint64_t state; /* in a cell */
@@ -43,12 +43,32 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
 
 /* ---------------------------------------------------------------- load */
 
+/* What has one number for each channel or, with by_head, for each head: those of this rank. */
+static struct slice steps_of(const struct decoder *d, struct slice channels)
+{
+    return d->spec.recur.by_head ? d->split.mix_heads : channels;
+}
+
+/* Gates of a head, then its channels. */
+static void add_by_head(struct loader *l, struct rows *rows, struct mat_part in)
+{
+    const struct slice heads = l->d->split.mix_heads;
+    const uint32_t dim = l->d->spec.recur.value_dim;
+    for (uint32_t gate = 0; gate < 2; gate++)
+        for (uint32_t h = heads.first; h < heads.first + heads.n; h++)
+            rows_add(l, rows, gate, in, (struct slice){(2 * h + !gate) * dim, dim});
+}
+
 /* With several parts a channel's gate follows it; else all gates follow all channels. */
 static struct rows in_rows(struct loader *l, int layer, bool bias, uint32_t inner, struct slice c)
 {
     struct mat_part in =
         loader_part(l, W_MIX_IN, layer, NO_EXPERT, bias, (int64_t)2 * inner, l->d->spec.hidden);
     struct rows rows = {0};
+    if (l->d->spec.recur.by_head) {
+        add_by_head(l, &rows, in);
+        return rows;
+    }
     if (!l->d->spec.recur.parts) {
         rows_add(l, &rows, 0, in, c);
         rows_add(l, &rows, 0, in, scaled(c, 1, inner));
@@ -89,15 +109,21 @@ static struct weight *load_made(struct loader *l, int layer, uint32_t part, stru
 static void load_steps(struct loader *l, struct part *y, int layer, uint32_t part, struct slice c)
 {
     const struct recur_spec *r = &l->d->spec.recur;
-    const uint32_t rank = r->step_rank, inner = r->heads * r->value_dim;
-    y->rank = load_made(l, layer, part, c, (struct slice){0, rank});
-    y->keys = load_made(l, layer, part, c, (struct slice){rank, 2 * r->key_dim});
-    struct mat_part p = small(l, W_MIX_STEP, layer, part, inner, rank);
-    p = loader_rows(p, c.first, c.n);
+    const uint32_t rank = r->step_rank, keys = 2 * r->key_dim;
+    const uint32_t all = r->by_head ? r->heads : r->heads * r->value_dim;
+    const struct slice own = steps_of(l->d, c);
+    y->rank = load_made(l, layer, part, c, (struct slice){r->by_head ? keys : 0, rank});
+    y->keys = load_made(l, layer, part, c, (struct slice){r->by_head ? 0 : rank, keys});
+    struct mat_part p = small(l, W_MIX_STEP, layer, part, all, rank);
+    p = loader_rows(p, own.first, own.n);
     y->step = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
-    p = r->parts ? small(l, W_MIX_DT, layer, part, inner, 1)
-                 : loader_part(l, W_MIX_STEP, layer, NO_EXPERT, true, inner, 1);
-    p = loader_rows(p, c.first, c.n);
+    if (r->by_head && (!l->c || loader_has_named(l, W_MIX_DT, layer))) {
+        y->dt = loader_plain_vector(l, W_MIX_DT, layer, all, own);
+        return;
+    }
+    p = r->parts ? small(l, W_MIX_DT, layer, part, all, 1)
+                 : loader_part(l, W_MIX_STEP, layer, NO_EXPERT, true, all, 1);
+    p = loader_rows(p, own.first, own.n);
     y->dt = loader_vector(l, &p, 1, 0);
 }
 
@@ -149,8 +175,12 @@ static void load_part(struct loader *l, struct part *y, int layer, uint32_t part
     short_conv_load(l, &y->conv, layer, inner, &c, 1);
     y->conv.conv.silu = true;
     load_steps(l, y, layer, part, own);
-    load_rates(l, y, layer, inner, c);
-    y->skip = loader_plain_vector(l, W_MIX_SKIP, layer, inner, c);
+    if (r->by_head)
+        y->rates = loader_plain_vector(l, W_MIX_RATE, layer, r->heads, l->d->split.mix_heads);
+    else
+        load_rates(l, y, layer, inner, c);
+    y->skip =
+        loader_plain_vector(l, W_MIX_SKIP, layer, r->by_head ? r->heads : inner, steps_of(l->d, c));
     load_norms(l, y, layer);
     out_projection_load(l, &y->out, layer, inner, c);
     const struct recur size = {
@@ -222,6 +252,33 @@ static int make_steps(struct decoder *d, const struct part *y, struct sub_step *
     return 0;
 }
 
+/* o = the scan of x, with keys and queries beside each other in kq. */
+static void scan(struct decoder *d, const struct part *y, float *o, float *x, const float *kq,
+                 const float *step, float *work)
+{
+    const struct recur_spec *r = &d->spec.recur;
+    const struct slice channels = channels_of(d);
+    const struct state_ref state = layer_state(d, y->state);
+    d->ops->recur(d->dev, o, &state,
+                  &(struct recur){.kind = r->by_head ? RECUR_SSM : RECUR_SCAN,
+                                  .heads = d->split.mix_heads.n,
+                                  .key_heads = 1,
+                                  .key_dim = r->key_dim,
+                                  .value_dim = r->value_dim,
+                                  .x = x,
+                                  .x_stride = channels.n,
+                                  .kq = kq,
+                                  .step = step,
+                                  .step_stride = steps_of(d, channels).n,
+                                  .dt_bias = y->dt,
+                                  .a_log = r->by_head ? y->rates : NULL,
+                                  .rates = r->by_head ? NULL : y->rates,
+                                  .skip = y->skip,
+                                  .dt_min = r->dt_min,
+                                  .dt_max = r->dt_max,
+                                  .work = work});
+}
+
 static int run_part(struct decoder *d, const struct part *y, struct sub_step *s, struct err *e)
 {
     const struct recur_spec *r = &d->spec.recur;
@@ -235,22 +292,7 @@ static int run_part(struct decoder *d, const struct part *y, struct sub_step *s,
     short_conv_run(d, &y->conv, x, in, 2 * n);
     if (make_steps(d, y, s, x, step, kq, e))
         return -1;
-    const struct state_ref state = layer_state(d, y->state);
-    d->ops->recur(d->dev, o, &state,
-                  &(struct recur){.kind = RECUR_SCAN,
-                                  .heads = d->split.mix_heads.n,
-                                  .key_heads = 1,
-                                  .key_dim = r->key_dim,
-                                  .value_dim = r->value_dim,
-                                  .x = x,
-                                  .x_stride = n,
-                                  .kq = kq,
-                                  .step = step,
-                                  .step_stride = n,
-                                  .dt_bias = y->dt,
-                                  .rates = y->rates,
-                                  .skip = y->skip,
-                                  .work = work});
+    scan(d, y, o, x, kq, step, work);
     d->ops->gate_norm(d->dev, o, n, t, n,
                       &(struct gate_norm){.kind = GATE_SILU, .gate = in + n, .stride = 2 * n});
     out_projection_run(d, &y->out, s, o, n);

@@ -4,6 +4,9 @@ import torch
 from .base import THETA, experts_apart
 
 CASES = {
+    "plamo2": dict(model_type="plamo2", num_hidden_layers=4, full_attention_idx=[3], tie_word_embeddings=True),
+    "plamo2_few": dict(model_type="plamo2", num_hidden_layers=5, mamba_step=12, mamba_num_heads=4, mamba_d_state=16, mamba_d_conv=3, hidden_size_per_head=24,
+                       num_key_value_heads=1, tie_word_embeddings=False, rms_norm_eps=1e-3),
     "rwkv7": dict(model_type="rwkv7", hidden_size=96, head_dim=8, hidden_ratio=3, intermediate_size=None, decay_low_rank_dim=12,
                   gate_low_rank_dim=20, a_low_rank_dim=9, v_low_rank_dim=7),
     "rwkv7_tied": dict(model_type="rwkv7", hidden_size=240, head_dim=40, intermediate_size=136, num_hidden_layers=2, norm_bias=False, norm_eps=1e-4,
@@ -224,5 +227,5 @@ WITH = {
 }
 # whose greedy tokens are computed without a cache, see make()
 UNCACHED = {
-    "rwkv7", "rwkv7_tied", "rwkv7_joined", "zamba", "zamba_listed", "zamba_untied", "mamba2", "bamba", "falcon_h1", "falcon_h1_norm", "recurrent_gemma", "zamba2", "zamba2_blocks", "mamba", "falcon_mamba", "jamba", "minimax_text_01",
+    "plamo2", "plamo2_few", "rwkv7", "rwkv7_tied", "rwkv7_joined", "zamba", "zamba_listed", "zamba_untied", "mamba2", "bamba", "falcon_h1", "falcon_h1_norm", "recurrent_gemma", "zamba2", "zamba2_blocks", "mamba", "falcon_mamba", "jamba", "minimax_text_01",
 }
