@@ -10,7 +10,7 @@ import pytest
 from gguf_keys import (
     afmoe, apertus, bailing, bailing2, cohere2, cohere2_moe, dbrx, deci, deepseek, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon,
     gemma4, glm4moe, gpt_oss, gptneox, granite_hybrid, granite_swa, granitemoe, hunyuan, hunyuan_moe, hy_v3, jamba, kimi_linear, bailing3, laguna, lfm2,
-    lfm2moe, mamba1, mellum, mimo2, minicpm, minimax_01, minimax_m2, mistral3, mpt, nemotron, nemotron_h, olmo, olmo2, openelm, orion, qwen, rwkv7,
+    lfm2moe, mamba1, mellum, mimo2, minicpm, minimax_01, minimax_m2, mistral3, mpt, nemotron, nemotron_h, olmo, olmo2, openelm, orion, plamo2, plamo3, qwen, rwkv7,
     qwen2moe, qwen35, smallthinker, step35, muse_glimmer, jais, nanbeige, spark, vl,
 )  # fmt: skip
 from gguf_keys_latent import deepseek2, deepseek32, glm_dsa, minicpm3, mistral4
@@ -20,7 +20,7 @@ from gguf_keys_streams import (
 from gguf_made import paired, tensors, write_tokenizer
 from gguf_tensors import (
     BITNET, EXPERT_PARTS, GRANITE_SWA, LAGUNA, MIMO, MINIMAX_01, MISTRAL4, absorbed, apart, dbrx_tensors, delta, gemma4_tensors, granite_experts,
-    halves, jais_tensors, kimi_tensors, ling_tensors, muse_glimmer_tensors, step35_tensors, kv_heads, mamba_layers, pairs_of_layers, parted, rates, respelt, rwkv7_tensors, spark_tensors, stacked, text_side, turned, ungrouped, with_experts,
+    halves, jais_tensors, kimi_tensors, ling_tensors, muse_glimmer_tensors, step35_tensors, kv_heads, mamba_layers, pairs_of_layers, parted, plamo_tensors, rates, respelt, rwkv7_tensors, spark_tensors, stacked, text_side, turned, ungrouped, with_experts,
 )  # fmt: skip
 from serving import BIN, data
 
@@ -80,7 +80,7 @@ def common(w, c):
 
 def by_layer(c):
     """Converters tell the kinds of layers by their numbers of key-value heads."""
-    return c["model_type"] in ("lfm2", "lfm2_moe", "granitemoehybrid", "nemotron_h", "gemma4_text", "jamba", "mimo_v2_flash", "laguna", "nemotron-nas", "openelm", "step3p5", "glm5_next_text")
+    return c["model_type"] in ("lfm2", "lfm2_moe", "granitemoehybrid", "nemotron_h", "gemma4_text", "jamba", "mimo_v2_flash", "laguna", "nemotron-nas", "openelm", "step3p5", "glm5_next_text", "plamo2")
 
 
 # Of families that the reference data lacks: folders that tests/golden/make_arch.py makes.
@@ -120,6 +120,10 @@ MADE = {
     "mamba": (ARCH.MAMBA, mamba1),
     "falcon_mamba": (ARCH.MAMBA, mamba1),
     "jamba": (ARCH.JAMBA, jamba),
+    "plamo2": (ARCH.PLAMO2, plamo2),
+    "plamo2_few": (ARCH.PLAMO2, plamo2),
+    "plamo3": (ARCH.PLAMO3, plamo3),
+    "plamo3_yarn": (ARCH.PLAMO3, plamo3),
     "mistral4": (ARCH.MISTRAL4, mistral4),
     "smallthinker": (ARCH.SMALLTHINKER, smallthinker),
     "smallthinker_softmax": (ARCH.SMALLTHINKER, smallthinker),
@@ -216,6 +220,8 @@ CHANGED = {
     ARCH.RWKV7: rwkv7_tensors,
     ARCH.MAMBA: lambda named, c: rates(named),
     ARCH.JAMBA: lambda named, c: rates(named),
+    ARCH.PLAMO2: plamo_tensors,
+    ARCH.PLAMO3: plamo_tensors,
     ARCH.GPT2: lambda named, c: turned(named),
     ARCH.MISTRAL4: lambda named, c: respelt(dict(absorbed(named, c)), MISTRAL4),
     ARCH.MIMO2: lambda named, c: respelt(named, MIMO),
@@ -313,7 +319,8 @@ def as_files_say(folder, copy):
 
 
 # What a file has no key for: llama.cpp's values.
-FIXED = {"minicpm3": {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256}, "bitnet": {"hidden_act": "silu"}, "step3p5": {"query_pre_attn_scalar": None}, "minimax_m3_hub": {"swiglu_limit": 7.0}}
+FIXED = {"minicpm3": {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256}, "bitnet": {"hidden_act": "silu"}, "step3p5": {"query_pre_attn_scalar": None}, "minimax_m3_hub": {"swiglu_limit": 7.0},
+         "plamo2": {"full_attention_idx": [1, 3]}, "plamo2_few": {"full_attention_idx": [4]}, "plamo3": {"scale_embedding": False}, "plamo3_yarn": {"scale_embedding": False}}
 
 
 def with_tokenizer(folder, copy):

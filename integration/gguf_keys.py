@@ -322,6 +322,30 @@ def mamba1(w, c):
     w.add_ssm_dt_b_c_rms(c["model_type"] == "falcon_mamba")
 
 
+def plamo2(w, c):
+    n, step = c["num_hidden_layers"], c["mamba_step"]
+    attends = [i == n - 1 if n <= step // 2 else i % step == step // 2 for i in range(n)]
+    for add, key in (w.add_head_count, "num_attention_heads"), (w.add_head_count_kv, "num_key_value_heads"):
+        add([c[key] if a else 0 for a in attends])
+    for add in w.add_key_length, w.add_value_length, w.add_rope_dimension_count:
+        add(c["hidden_size_per_head"])
+    w.add_ssm_state_size(c["mamba_d_state"])
+    w.add_ssm_conv_kernel(c["mamba_d_conv"])
+    w.add_ssm_time_step_rank(c["mamba_num_heads"])
+    w.add_ssm_inner_size(c["mamba_num_heads"] * c["hidden_size_per_head"])
+    w.add_ssm_group_count(0)
+
+
+def plamo3(w, c):
+    w.add_sliding_window(c["window_size"])
+    w.add_sliding_window_pattern(c["sliding_window_pattern"])
+    w.add_rope_freq_base_swa(c["rope_local_theta"])
+    if c["rope_scaling_factor"] != 1:
+        w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        w.add_rope_scaling_factor(c["rope_scaling_factor"])
+        w.add_rope_scaling_orig_ctx_len(c["initial_context_length"])
+
+
 def jamba(w, c):
     attends = [i % c["attn_layer_period"] == c["attn_layer_offset"] for i in range(c["num_hidden_layers"])]
     w.add_head_count_kv([c["num_key_value_heads"] if a else 0 for a in attends])

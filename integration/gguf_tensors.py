@@ -118,6 +118,20 @@ def mamba_layers(named, c):
         yield name.replace("dt_bias", "dt_proj.bias"), v
 
 
+def plamo_tensors(named, c):
+    """Norms have their constants, and the names of vectors are those of modules."""
+    plus = {"pre_mixer_norm": 1, "post_mixer_norm": 1 / 5, "pre_mlp_norm": 1, "post_mlp_norm": 5**-1.5, "norm": 1}
+    for name, v in named.items():
+        part = name.removesuffix(".weight").rpartition(".")[2]
+        if part == "A_log":
+            v = -np.exp(v)
+        elif part in plus or part in ("q_norm", "k_norm"):
+            v = v + plus.get(part, 1)
+        elif part.endswith("_weight"):
+            name = name.removesuffix("_weight") + ".weight"
+        yield name.replace("dt_bias", "dt_proj.bias"), v
+
+
 def gemma4_tensors(named):
     for name, v in named.items():
         blk = f"blk.{name.split('.')[2]}." if ".layers." in name else ""

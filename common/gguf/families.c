@@ -393,6 +393,11 @@ static void granitemoe(const struct gguf_meta *m)
              meta_number_or(m, "expert_shared_feed_forward_length", 0));
 }
 
+#define PLAMO_PLUS                                                                                 \
+    {                                                                                              \
+        1 / 5.0F, 0.0894427191F                                                                    \
+    } /* 1 / 5 and 5^-1.5 */
+
 static const struct gguf_family families[] = {
     {"llama", "llama", "mixtral", true, 0, llama},
     {"qwen2", "qwen2", NULL, false, 0, NULL},
@@ -507,6 +512,9 @@ static const struct gguf_family families[] = {
     {"bitnet", "bitnet", NULL, false, 0, gguf_bitnet},
     {"mamba", "mamba", NULL, false, 0, gguf_mamba},
     {"jamba", "jamba", "jamba", false, 0, gguf_jamba, .by_layer = true},
+    {"plamo2", "plamo2", NULL, false, 1, gguf_plamo2, .post_plus = PLAMO_PLUS, .plain_heads = true},
+    {"plamo3", "plamo3", NULL, false, 1, gguf_plamo3, .post_plus = PLAMO_PLUS,
+     .own_positions = true},
     {"bert", "bert", NULL, false, 0, gguf_bert, .both_ways = true},
     {"jina-bert-v2", "bert", NULL, false, 0, gguf_jina_bert, .both_ways = true},
     {"jina-bert-v3", "xlm-roberta", NULL, false, 0, gguf_jina_bert_v3, .both_ways = true},

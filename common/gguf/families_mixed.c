@@ -180,6 +180,46 @@ void gguf_jamba(const struct gguf_meta *m)
     cJSON_AddBoolToObject(m->config, "mamba_proj_bias", any_has(m, "ssm_in.bias"));
 }
 
+/* ---------------------------------------------------------------- PLaMo */
+
+/* A file tells layers of attention by their tensors, and has no windows, as llama.cpp has none. */
+void gguf_plamo2(const struct gguf_meta *m)
+{
+    const double heads = meta_number_or(m, "ssm.time_step_rank", 0);
+    cJSON *all = cJSON_AddArrayToObject(m->config, "full_attention_idx");
+    int at[2], n = 0;
+    for (int i = 0; i < layers(m); i++) {
+        cJSON_AddItemToArray(all, cJSON_CreateNumber(i));
+        if (n < 2 && layer_has(m, i, "attn_qkv.weight"))
+            at[n++] = i;
+    }
+    const bool last = n == 1 && at[0] == layers(m) - 1; /* of few layers: see is_mamba() */
+    if (n)
+        meta_put(m, "mamba_step", last ? 2 * layers(m) : n > 1 ? at[1] - at[0] : 2 * at[0]);
+    meta_copy(m, "ssm.time_step_rank", "mamba_num_heads");
+    meta_copy(m, "ssm.state_size", "mamba_d_state");
+    meta_copy(m, "ssm.conv_kernel", "mamba_d_conv");
+    if (heads * gguf_head_size(m->s, m->f) != meta_number_or(m, "ssm.inner_size", 0))
+        meta_put(m, "mamba_num_heads", 0); /* refused by this key */
+}
+
+/* Without a window no layer has one. The file does not tell that the ends of the ramp are not
+ * rounded, which the family's own keys imply. */
+void gguf_plamo3(const struct gguf_meta *m)
+{
+    static const char pattern[] = "attention.sliding_window_pattern";
+    const double window = meta_number_or(m, "attention.sliding_window", 0);
+    const double every = meta_numbers(m, pattern) ? 0 /* no list: refused */
+                                                  : meta_number_or(m, pattern, 8);
+    meta_put(m, "sliding_window_pattern", window > 0 ? every : 1);
+    if (window > 0)
+        meta_put(m, "window_size", window);
+    meta_put(m, "rope_theta", meta_number_or(m, "rope.freq_base", 10000));
+    meta_copy(m, "rope.freq_base_swa", "rope_local_theta");
+    meta_copy(m, "rope.scaling.factor", "rope_scaling_factor");
+    meta_copy(m, "rope.scaling.original_context_length", "initial_context_length");
+}
+
 /* ---------------------------------------------------------------- Gemma 4 */
 
 /* True if layer i has a sliding window. */

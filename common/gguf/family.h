@@ -24,6 +24,9 @@ struct gguf_family {
     bool rates_above_0; /* rates of decay are stored as exp(A_log), not as -exp(A_log) */
     bool both_ways;     /* tokens see later ones too */
     bool axes_halved; /* with three positions, q and k rotate in halves; the family's do in pairs */
+    /* not 0: instead of norm_plus, of the norms after the mixer and after the feed-forward */
+    float post_plus[2];
+    bool plain_heads; /* norm_plus is not of the norms of q and k */
     bool pair;        /* an encoder and a decoder, whose tensors begin with "enc." and "dec." */
 };
 

@@ -60,6 +60,7 @@ static const struct vocab_model {
     {"t5", -1, 1, 2, 0, GGUF_UNIGRAM, false, true},
     {"bert", 101, 102, 100, 0, GGUF_WORDS, true, true},
     {"rwkv", 0, 0, 0, -1, GGUF_LONGEST, false, false},
+    {"plamo2", 1, 2, 0, 3, GGUF_LIKELY, false, false},
 };
 
 static const struct vocab_model *model_of(const struct gguf_vocab *v, struct err *e)
@@ -70,8 +71,8 @@ static const struct vocab_model *model_of(const struct gguf_vocab *v, struct err
         if (gguf_str_is(&name, models[i].name))
             return &models[i];
     err_set(e, ERR_VALIDATION,
-            "%s: `" KEY("model") "` %.*s is not read here; llama, gemma4, gpt2, t5, bert and "
-                                 "rwkv are",
+            "%s: `" KEY("model") "` %.*s is not read here; llama, gemma4, gpt2, t5, bert, "
+                                 "rwkv and plamo2 are",
             v->g->path, name.n > 40 ? 40 : (int)name.n, name.p);
     return NULL;
 }
@@ -238,7 +239,7 @@ static int read_model(struct gguf_vocab *v, const struct vocab_model *m, struct 
         return restore_bytes(v, e);
     if (v->kind == GGUF_UNIGRAM && read_charsmap(v, e))
         return -1;
-    if (v->kind == GGUF_UNIGRAM || strcmp(m->name, "llama") == 0) {
+    if (v->kind == GGUF_UNIGRAM || v->kind == GGUF_LIKELY || strcmp(m->name, "llama") == 0) {
         if (read_list(v, KEY("scores"), &v->scores, e))
             return -1;
         return v->scores ? 0 : missing(v, KEY("scores"), e);
@@ -294,6 +295,7 @@ static void find_ends(struct gguf_vocab *v)
         "<|end_of_text|>",
         "<end_of_utterance>",
         "<｜end▁of▁sentence｜>",
+        "<|plamo:eos|>",
     };
     const bool returns = has_control(v, "<|return|>") && has_control(v, "<|call|>");
     add_end(v, v->eos);

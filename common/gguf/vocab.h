@@ -42,6 +42,7 @@ enum gguf_vocab_kind {
     GGUF_PIECES,  /* SentencePiece's BPE: ▁ is a space, <0x0A> a byte */
     GGUF_UNIGRAM, /* the same pieces, and the most probable of all ways to split a text */
     GGUF_WORDS,   /* WordPiece: ## before the parts of a word but the first */
+    GGUF_LIKELY,  /* unigrams of the text as it is, from its end on, or bytes (PLaMo) */
     GGUF_LONGEST, /* the longest token of bytes, from the text's beginning on (RWKV) */
 };
 
@@ -52,7 +53,7 @@ struct gguf_vocab {
     enum gguf_vocab_kind kind;
     struct gguf_str *text;             /* [n] by id; owned. GGUF_LONGEST: bytes, not UTF-8 */
     char *words;                       /* owned: texts of GGUF_WORDS and GGUF_LONGEST */
-    const struct gguf_value *scores;   /* of pieces; NULL: they have merges */
+    const struct gguf_value *scores;   /* of pieces, unigrams; NULL: they have merges */
     const struct gguf_value *types;    /* NULL: all are normal */
     const struct gguf_value *merges;   /* NULL: of pieces with scores, and of words */
     const struct gguf_pre *pre;        /* of GGUF_BYTES, else NULL */

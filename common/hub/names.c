@@ -84,6 +84,7 @@ bool hub_is_companion(const char *name)
         "merges.txt",
         "vocab.txt",
         "rwkv_vocab_v20230424.txt",
+        "tokenizer.jsonl",
         "added_tokens.json",
         "special_tokens_map.json",
         "chat_template.jinja",

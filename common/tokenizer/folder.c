@@ -50,6 +50,8 @@ static folder_kind *kind_of(const char *dir, const char **name)
         return folder_merges;
     if (has(dir, *name = FOLDER_RWKV))
         return folder_rwkv;
+    if (has(dir, *name = FOLDER_PLAMO))
+        return folder_plamo;
     if (has(dir, *name = "vocab.txt"))
         return folder_wordpiece;
     return NULL;

@@ -29,6 +29,8 @@ struct folder_text {
     bool add_bos, add_eos, pair_types;
 };
 typedef int folder_kind(struct tok_folder *f, struct folder_text *t, struct err *e);
-folder_kind folder_sentencepiece, folder_merges, folder_wordpiece, folder_tiktoken, folder_rwkv;
-#define FOLDER_RWKV "rwkv_vocab_v20230424.txt" /* what repositories of RWKV's World models have */
+folder_kind folder_sentencepiece, folder_merges, folder_wordpiece, folder_tiktoken, folder_rwkv,
+    folder_plamo;
+#define FOLDER_RWKV  "rwkv_vocab_v20230424.txt" /* what repositories of RWKV's World models have */
+#define FOLDER_PLAMO "tokenizer.jsonl"          /* what those of PLaMo 2 and 3 have */
 #endif

@@ -2,6 +2,7 @@
 #include "common/buf.h"
 #include "common/tokenizer/gguf_lists.h"
 #include "common/tokenizer/gguf_steps.h"
+#include "common/tokenizer/likely.h"
 #include "common/tokenizer/longest.h"
 #include "common/tokenizer/scored.h"
 #include <cjson/cJSON.h>
@@ -245,6 +246,8 @@ static int put_model(struct buf *b, const struct gguf_vocab *v, bool apart, stru
         return gguf_put_word_model(b, v), 0;
     if (v->kind == GGUF_UNIGRAM)
         return gguf_put_unigram(b, v, e);
+    if (v->kind == GGUF_LIKELY)
+        return gguf_put_likely(b, v, e);
     if (v->kind == GGUF_LONGEST)
         return gguf_put_longest(b, v), 0;
     buf_str(b, "{\"type\":\"BPE\",");
@@ -285,6 +288,9 @@ static void put_steps(struct buf *b, const struct gguf_vocab *v)
         break;
     case GGUF_WORDS:
         gguf_put_word_steps(b, v);
+        break;
+    case GGUF_LIKELY:
+        likely_put_steps(b);
         break;
     case GGUF_LONGEST:
         longest_put_steps(b);

@@ -16,6 +16,8 @@ void gguf_put_word_steps(struct buf *b, const struct gguf_vocab *v);
 void gguf_put_word_model(struct buf *b, const struct gguf_vocab *v);
 void gguf_put_unigram_steps(struct buf *b, const struct gguf_vocab *v);
 int gguf_put_unigram(struct buf *b, const struct gguf_vocab *v, struct err *e);
+/* The model of GGUF_LIKELY. */
+int gguf_put_likely(struct buf *b, const struct gguf_vocab *v, struct err *e);
 /* The model of GGUF_LONGEST. */
 void gguf_put_longest(struct buf *b, const struct gguf_vocab *v);
 #endif

@@ -1,6 +1,7 @@
-/* Tokenizers without merges in GGUF files: BERT's WordPiece, SentencePiece's unigrams, RWKV's
- * longest tokens. */
+/* Tokenizers without merges in GGUF files: BERT's WordPiece, SentencePiece's unigrams, PLaMo's,
+ * RWKV's longest tokens. */
 #include "common/tokenizer/gguf_steps.h"
+#include "common/tokenizer/likely.h"
 #include "common/tokenizer/longest.h"
 #include <math.h>
 #include <string.h>
@@ -80,6 +81,22 @@ int gguf_put_unigram(struct buf *b, const struct gguf_vocab *v, struct err *e)
         buf_ch(b, ',');
         buf_fmt(b, "%.17g", score); /* all digits: sums of scores are compared */
         buf_ch(b, ']');
+    }
+    buf_str(b, "]}");
+    return 0;
+}
+
+int gguf_put_likely(struct buf *b, const struct gguf_vocab *v, struct err *e)
+{
+    likely_put_model(b);
+    for (uint32_t id = 0; id < v->n; id++) {
+        const enum gguf_token type = gguf_vocab_type(v, id);
+        const double score = gguf_number_at(v->scores, id);
+        if (!isfinite(score))
+            return err_set(e, ERR_VALIDATION, "%s: the score of token %u is no number", v->g->path,
+                           id);
+        likely_put(b, v->text[id].p, v->text[id].n, score, type != GGUF_BYTE && type != GGUF_UNUSED,
+                   id == 0);
     }
     buf_str(b, "]}");
     return 0;

@@ -3,6 +3,7 @@
 #include "common/first_module.h"
 #include "common/gguf/set.h"
 #include "common/model_file.h"
+#include "common/tokenizer/folder_impl.h"
 #include "common/tokenizer/tokenizer_impl.h"
 #include <limits.h>
 #include <pthread.h>
@@ -11,10 +12,17 @@
 #include <string.h>
 
 /* tokenizer.json, or the files of which it is made without one (common/tokenizer/folder.c). */
-static const char *const names[] = {
-    "tokenizer.json",       "tokenizer.model", "tiktoken.model",    "vocab.json",
-    "merges.txt",           "vocab.txt",       "added_tokens.json", "special_tokens_map.json",
-    "tokenizer_config.json"};
+static const char *const names[] = {"tokenizer.json",
+                                    "tokenizer.model",
+                                    "tiktoken.model",
+                                    "vocab.json",
+                                    "merges.txt",
+                                    "vocab.txt",
+                                    "added_tokens.json",
+                                    "special_tokens_map.json",
+                                    "tokenizer_config.json",
+                                    FOLDER_RWKV,
+                                    FOLDER_PLAMO};
 enum { FILES = sizeof(names) / sizeof(names[0]) };
 
 struct tok_lazy {

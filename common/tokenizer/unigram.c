@@ -38,6 +38,7 @@ int unigram_load(struct unigram *u, const struct vocab *v, double *score, const 
     u->vocab = v;
     u->score = score;
     u->byte_fallback = json_bool(j, "byte_fallback", false);
+    u->from_end = json_bool(j, "from_end", false);
     if (unk >= (int64_t)v->size)
         return err_set(e, ERR_VALIDATION, "model.unk_id: %lld is past the vocabulary",
                        (long long)unk);
@@ -47,10 +48,12 @@ int unigram_load(struct unigram *u, const struct vocab *v, double *score, const 
         const char *s = vocab_text(v, id, &n);
         if (score[id] < min)
             min = score[id];
+        if (u->from_end && score[id] <= UNIGRAM_NEVER)
+            continue;
         if (n && trie_add(&u->trie, s, n, vocab_find(v, s, n)) != 0)
             return err_nomem(e);
     }
-    u->unk_score = (isfinite(min) ? min : 0) - UNK_PENALTY;
+    u->unk_score = u->from_end ? UNIGRAM_UNKNOWN : (isfinite(min) ? min : 0) - UNK_PENALTY;
     for (unsigned c = 0; c < 256; c++) {
         snprintf(name, sizeof name, "<0x%02X>", c);
         u->fallback[c] = vocab_find(v, name, 6);
@@ -99,6 +102,30 @@ static int forward(const struct unigram *u, struct lattice_node *node, const cha
     return 0;
 }
 
+/* node[at]: the best path from a character to the end, whose first token ends at `from`. */
+static void from_end(const struct unigram *u, struct lattice_node *node, const char *s, uint32_t n)
+{
+    node[n] = (struct lattice_node){0, u->unk, n};
+    for (size_t at = n; at-- > 0;) {
+        size_t len;
+        if (((unsigned char)s[at] & 0xC0) == 0x80) /* within a character */
+            continue;
+        utf8_decode(s + at, n - at, &len);
+        struct lattice_node best = {node[at + len].score + u->unk_score, u->unk,
+                                    (uint32_t)(at + len)};
+        uint32_t state = 0;
+        for (size_t i = at; i < n && !trie_empty(&u->trie);) {
+            state = trie_step(&u->trie, state, (unsigned char)s[i++]);
+            if (state == TRIE_NONE)
+                break;
+            const uint32_t id = u->trie.value[state];
+            if (id != TRIE_NONE && node[i].score + u->score[id] >= best.score)
+                best = (struct lattice_node){node[i].score + u->score[id], id, (uint32_t)i};
+        }
+        node[at] = best;
+    }
+}
+
 static int reserve(struct unigram_work *w, size_t n)
 {
     if (n > w->cap) {
@@ -133,6 +160,19 @@ static void backward(const struct unigram *u, struct unigram_work *w, uint32_t n
     }
 }
 
+/* The path of from_end(), reversed as well. */
+static void follow(struct unigram_work *w, uint32_t n)
+{
+    w->cuts = 0;
+    for (uint32_t at = 0; at < n; at = w->node[at].from)
+        w->cut[w->cuts++] = (struct lattice_cut){at, w->node[at].from, w->node[at].id};
+    for (size_t i = 0; i < w->cuts / 2; i++) {
+        const struct lattice_cut c = w->cut[i];
+        w->cut[i] = w->cut[w->cuts - 1 - i];
+        w->cut[w->cuts - 1 - i] = c;
+    }
+}
+
 static void emit(const struct unigram *u, struct sink *k, uint32_t base,
                  const struct lattice_cut *c)
 {
@@ -156,11 +196,16 @@ int unigram_encode(const struct unigram *u, struct unigram_work **work, struct s
     struct unigram_work *w = *work;
     if (reserve(w, (size_t)n + 1) != 0)
         return err_nomem(e);
-    memset(w->node, 0xFF, ((size_t)n + 1) * sizeof *w->node);
-    if (forward(u, w->node, k->text->p + start, n) != 0)
-        return err_set(e, ERR_VALIDATION,
-                       "a character is not in the vocabulary and model.unk_id is missing");
-    backward(u, w, n);
+    if (u->from_end) {
+        from_end(u, w->node, k->text->p + start, n);
+        follow(w, n);
+    } else {
+        memset(w->node, 0xFF, ((size_t)n + 1) * sizeof *w->node);
+        if (forward(u, w->node, k->text->p + start, n) != 0)
+            return err_set(e, ERR_VALIDATION,
+                           "a character is not in the vocabulary and model.unk_id is missing");
+        backward(u, w, n);
+    }
     for (size_t i = w->cuts; i-- > 0;)
         emit(u, k, start, &w->cut[i]);
     return 0;

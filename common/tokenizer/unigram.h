@@ -7,13 +7,19 @@
 #include "common/tokenizer/trie.h"
 #include "common/tokenizer/vocab.h"
 
+/* With `from_end` sums of scores are compared from the text's end on; of equal ones that with the
+ * longest first token counts. A character without a token has UNIGRAM_UNKNOWN, whatever other
+ * scores are, and a token with UNIGRAM_NEVER or less is none (PLaMo 2). */
+#define UNIGRAM_UNKNOWN (-1e7)
+#define UNIGRAM_NEVER   (-2e7)
+
 struct unigram {
     const struct vocab *vocab;
     double *score; /* by id; natural logarithms */
     double unk_score;
     struct trie trie;
     uint32_t unk; /* NO_ID: none */
-    bool byte_fallback;
+    bool byte_fallback, from_end;
     uint32_t fallback[256];
 };
 struct unigram_work; /* per thread */

@@ -1,6 +1,5 @@
 /* PLaMo 3 (Preferred Networks): norms around the branches, q and k normalised per head, a window in
- * seven of eight layers, which have a rotation of their own. Its repositories have no
- * tokenizer.json. */
+ * seven of eight layers, which have a rotation of their own. */
 #include "model-server/model/arch.h"
 #include <math.h>
 

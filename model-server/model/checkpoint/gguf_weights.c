@@ -400,6 +400,18 @@ static void tell_norms(const struct gguf_weights *w, const struct arch *a,
         u->role = W_MLP_NORM;
 }
 
+/* What the converter added to the weights of a norm; 0: nothing, or it is none. */
+static float plus_of(const struct gguf_family *f, enum role r)
+{
+    if (!is_norm(r) || (f->plain_end && r == W_FINAL_NORM) ||
+        (f->plain_heads && (r == W_Q_NORM || r == W_K_NORM)))
+        return 0;
+    const float post = r == W_POST_ATTN_NORM  ? f->post_plus[0]
+                       : r == W_POST_MLP_NORM ? f->post_plus[1]
+                                              : 0;
+    return post != 0 ? post : f->norm_plus;
+}
+
 static int add_one(struct gguf_weights *w, const struct arch *a, const struct gguf_source *s,
                    const struct gguf_use *u, struct tensor t, struct err *e)
 {
@@ -407,10 +419,10 @@ static int add_one(struct gguf_weights *w, const struct arch *a, const struct gg
     if (!(t.name = gguf_weights_spell(w, a, u, 0)))
         return err_nomem(e);
     restore_shape(&t, u->role);
-    const bool plain = s->family->plain_end && u->role == W_FINAL_NORM;
-    if (s->family->norm_plus != 0 && is_norm(u->role) && !plain)
+    const float plus = plus_of(s->family, u->role);
+    if (plus != 0)
         rc = t.n_dims == 1
-                 ? gguf_weights_undo_plus(w, &t, s->family->norm_plus, e)
+                 ? gguf_weights_undo_plus(w, &t, plus, e)
                  : err_set(e, ERR_VALIDATION, "%s: tensor `%s` is no vector", t.file, t.name);
     else
         rc = gguf_weights_order(w, &t, u->role, &s->shape, e);

@@ -224,8 +224,8 @@ static void refuses(void **state)
     refuse(&w, "tokenizer.json", "`tokenizer.ggml.pre` is missing");
     tokens(&w, "gpt2", "qwen2");
     refuse(&w, "tokenizer.json", "`tokenizer.ggml.merges` is missing");
-    tokens(&w, "plamo2", NULL);
-    refuse(&w, "tokenizer.json", "`tokenizer.ggml.model` plamo2 is not read here");
+    tokens(&w, "whitespace", NULL);
+    refuse(&w, "tokenizer.json", "`tokenizer.ggml.model` whitespace is not read here");
     gw_put_str(&w, "tokenizer.ggml.model", "llama");
     refuse(&w, "tokenizer.json", "`tokenizer.ggml.tokens` is missing");
     shape(&w, "llama");

@@ -261,6 +261,66 @@ static void no_literals(void **state)
     assert_non_null(strstr(e.msg, "no token is the byte 0x00"));
 }
 
+/* PLaMo's vocabulary: four control tokens, bytes, pieces with scores. */
+static void put_plamo(const char *const *pieces, size_t n)
+{
+    static const char *const control[] = {"unk", "bos", "eos", "pad"};
+    struct buf b = BUF_INIT;
+    for (size_t i = 0; i < sizeof(control) / sizeof(control[0]); i++)
+        buf_fmt(&b, "[\"<|plamo:%s|>\", 0.0, \"%s\", 7]\n", control[i], i ? "CONTROL" : "UNKNOWN");
+    for (unsigned byte = 0; byte < 256; byte++)
+        buf_fmt(&b, "[\"<0x%02X>\", 0.0, \"BYTE\"]\n", byte);
+    for (size_t i = 0; i < n; i++)
+        buf_fmt(&b, "[%s]\n", pieces[i]);
+    put("tokenizer.jsonl", b.p, b.len);
+    buf_free(&b);
+}
+
+/* 260 and on. The ids are llama.cpp's for the same vocabulary in a GGUF file. */
+static void likely_texts(void **state)
+{
+    static const char *const pieces[] = {"\"a\", -1.0, \"NORMAL\"",
+                                         "\"b\", -1.0, \"NORMAL\"",
+                                         "\"ab\", -2.0, \"NORMAL\"",
+                                         "\"ba\", -2.0, \"NORMAL\"",
+                                         "\"bab\", -3.5, \"NORMAL\"",
+                                         "\" \", -4.0",
+                                         "\"\u65e5\", -5, \"NORMAL\"",
+                                         "\"\u672c\", -6, \"NORMAL\"",
+                                         "\"\u65e5\u672c\", -11.00004, \"NORMAL\"",
+                                         "\"\u672c\u8a9e\", -7.00016, \"NORMAL\""};
+    (void)state;
+    put_plamo(pieces, sizeof(pieces) / sizeof(pieces[0]));
+    put_text("tokenizer_config.json",
+             "{\"tokenizer_class\":\"Plamo2Tokenizer\",\"add_bos_token\":true}");
+    ENCODES("ab", 1, 262);       /* a sum of scores as good as a b: the longest first */
+    ENCODES("bab", 1, 263, 261); /* ba b as b ab; bab is less */
+    ENCODES("a  b", 1, 260, 265, 265, 261);
+    ENCODES("日本", 1, 268); /* 4e-5 less is the same score */
+    ENCODES("日本語", 1, 266, 269);
+    ENCODES("語", 1, 236, 174, 162); /* bytes, which no text spells */
+    ENCODES("<0x61>", 1, 64, 52, 124, 58, 53, 66);
+    ENCODES("a<|plamo:eos|>b", 1, 260, 2, 261);
+    ENCODES("", 1);
+}
+
+static void no_plamo(void **state)
+{
+    static const char *const lines[] = {"\"a\"", "\"a\", \"-1\"", "\"\", -1.0", "1, -1.0",
+                                        "\"a\", -1"
+                                        "e999"};
+    struct err e = ERR_INIT;
+    (void)state;
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        put_plamo(&lines[i], 1);
+        if (tokenizer_load(root, &e) || !strstr(e.msg, "tokenizer.jsonl: token 260"))
+            fail_msg("%s: %s", lines[i], e.msg);
+    }
+    put_text("tokenizer.jsonl", "\n");
+    assert_null(tokenizer_load(root, &e));
+    assert_non_null(strstr(e.msg, "no tokens"));
+}
+
 /* Pieces <unk> <s> </s> a, of a trainer with BPE and bytes. */
 static const uint8_t model[] = {
     0x0a, 0x0c, 0x0a, 5, '<',  'u',  'n', 'k',  '>',  0x15, 0, 0, 0, 0, /* no kind: normal */
@@ -331,6 +391,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(unknown_pre_tokenizers, temp_begin, temp_end),
         cmocka_unit_test_setup_teardown(literals, temp_begin, temp_end),
         cmocka_unit_test_setup_teardown(no_literals, temp_begin, temp_end),
+        cmocka_unit_test_setup_teardown(likely_texts, temp_begin, temp_end),
+        cmocka_unit_test_setup_teardown(no_plamo, temp_begin, temp_end),
         cmocka_unit_test(pieces),
         cmocka_unit_test(foreign_bytes),
     };
