@@ -124,3 +124,63 @@ def test_tokens_are_those_of_transformers(family, tmp_path):
             r = s.post("/v1/chat/completions", asked)
             assert r.status_code == 200, r.text
             assert r.json()["choices"][0]["token_ids"] == case["greedy_ids"], case["images"]
+
+
+# a video's marker in a template, and the words of ids behind those of the family
+IMAGES = {320: "<|image|>", 321: "<|begin_of_image|>", 322: "<|end_of_image|>", 318: "<|begin_of_video|>", 319: "<|end_of_video|>", 323: "<|video|>"}
+SECONDS = {i: str(i) for i in range(10)}
+FILMS = {
+    "glm4v_video": (IMAGES | SECONDS, "<|begin_of_video|><|video|><|end_of_video|>"),
+    "glm46v_video": (IMAGES | SECONDS | {10: ".", 11: " seconds"}, "<|begin_of_video|><|video|><|end_of_video|>"),
+    "gemma4_video": ({320: "<|image|>", 321: "<|image>", 322: "<image|>", 323: "<|video|>", 10: ":", 11: " "} | SECONDS, "<|video|>"),
+    "internvl_video": ({320: "<IMG_CONTEXT>", 321: "<img>", 322: "</img>", 323: "<video>", 10: "Frame", 11: ": ", 12: "\n"} | SECONDS, "<video>"),
+}
+
+
+def spelled(words, family, frames, fps, features):
+    """What transformers' processors write for a video."""
+    ids = {w: i for i, w in words.items()}
+    frame = lambda pad: [321] + [pad] * features + [322]
+    digits = lambda text: [ids[c] for c in text]
+    if family == "glm4v_video":
+        return [318] + sum((frame(320) + digits(str(int(2 * i / fps))) for i in range((frames + 1) // 2)), []) + [319]
+    if family == "glm46v_video":
+        return [318] + sum((frame(320) + digits(f"{2 * i / fps:.1f}") + [ids[" seconds"]] for i in range((frames + 1) // 2)), []) + [319]
+    if family == "gemma4_video":
+        at = lambda i: digits(f"{int(i / fps) // 60:02d}:{int(i / fps) % 60:02d}")
+        return sum(([ids[" "]] * (i > 0) + at(i) + [ids[" "]] + frame(323) for i in range(frames)), [])
+    return sum(([ids["\n"]] * (i > 0) + [ids["Frame"]] + digits(str(i + 1)) + [ids[": "]] + frame(320) for i in range(frames)), [])
+
+
+@pytest.mark.parametrize("family", FILMS)
+def test_videos_are_written_as_by_transformers(family, tmp_path):
+    pictures = DATA / "vision/images"
+    if not (MADE / family).exists() or not pictures.exists():
+        pytest.skip(f"not found: tests/data/vision/{family} or vision/images of the reference data")
+    names, marker = FILMS[family]
+    for file in ("config.json", "preprocessor_config.json", "model.safetensors"):
+        shutil.copy(MADE / family / file, tmp_path)
+    words = write_tokenizer(tmp_path, 326, names)
+    template = TEMPLATE.replace("{%% else %%}", "{%% elif p.type == 'video' %%}%s{%% else %%}") % ("<image>", marker)
+    (tmp_path / "chat_template.jinja").write_text(template)
+    golden = json.loads((MADE / family / "golden.json").read_text())
+    case = next(c for c in golden["cases"] if len(c["images"]) == 1)
+    film = case["images"][0]
+    n, rows = len(film["frames"]), case["features"]["shape"][0]
+    features = rows // ((n + 1) // 2 if family.startswith("glm") else n)
+    shown = [base64.b64encode((pictures / f).read_bytes()).decode() for f in film["frames"]]
+    part = {"type": "video_url", "video_url": {"url": "data:video/jpeg;base64," + ",".join(shown)}, "fps": film["fps"]}
+    asked = {
+        "messages": [{"role": "user", "content": [{"type": "text", "text": words[40]}, part, {"type": "text", "text": words[41]}]}], "max_tokens": 8,
+        "ignore_eos": True, "temperature": 0, "add_special_tokens": False, "return_token_ids": True,
+    }
+    with Service(tmp_path, args=ARGS) as s:
+        r = s.post("/v1/chat/completions/render", asked)
+        assert r.status_code == 200, r.text
+        assert r.json()["token_ids"] == [40] + spelled(words, family, n, film["fps"], features) + [41]
+        first, again = (s.post("/v1/chat/completions", asked) for _ in range(2))
+        assert first.status_code == again.status_code == 200, first.text
+        assert first.json()["choices"][0]["token_ids"] == again.json()["choices"][0]["token_ids"]
+        part["fps"] = film["fps"] / 40  # other times, other text
+        other = s.post("/v1/chat/completions", asked)
+        assert (other.json()["usage"]["prompt_tokens"] == first.json()["usage"]["prompt_tokens"]) == (family in ("internvl_video", "gemma4_video"))

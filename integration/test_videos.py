@@ -91,6 +91,8 @@ def test_what_is_refused(seeing):
     assert r.status_code == 400 and "the frames of a video have one size" in r.json()["error"]["message"], r.text
     r = bad("data:video/jpeg;base64," + ",".join(["AAAA"] * 3))
     assert r.status_code == 400 and "Invalid video" in r.json()["error"]["message"], r.text
+    r = bad("data:video/jpeg;base64," + ",".join(["?"] * 129))  # before a frame is decoded
+    assert r.status_code == 400 and "a video may have at most 128 frames. Given: 129" in r.json()["error"]["message"], r.text
     assert ask(s, video(cases[0]) | {"fps": -1}).status_code in (400, 422)
     assert greedy(ask(s, video(cases[0]))) == cases[0]["greedy_ids"]
 

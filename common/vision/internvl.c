@@ -1,10 +1,31 @@
 /* InternVL, in transformers' and in its authors' format: the tile grid nearest in aspect ratio,
  * then the whole image as one tile. */
 #include "common/json/json.h"
+#include "common/tokenizer/tokenizer.h"
 #include "common/vision/settings.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+/* Each frame is one tile. Only transformers' files say how; a model whose vocabulary lacks their
+ * marker takes no videos. */
+static void load_video(struct vision *v, struct vision_settings *s,
+                       const struct vision_pixel_defaults *d)
+{
+    const char *const name = "<video>";
+    const uint32_t tile = v->internvl.tile;
+    if (s->t && tokenizer_id(s->t, name) < 0)
+        return;
+    vision_read_video_format(s, v, d);
+    if (vision_side(s, &s->video, "size", tile) != tile)
+        vision_settings_fail(s, "%s: size must be that of images, %u", s->video.name, tile);
+    v->video.apart = true;
+    v->video.token = v->token;
+    memcpy(v->video.pad, v->internvl.patch, sizeof(v->video.pad));
+    snprintf(v->video.marker, sizeof(v->video.marker), "%s", name);
+    snprintf(v->video.around, sizeof(v->video.around), "%s", name);
+    v->video.taken = !s->failed;
+}
 
 static void load(struct vision *v, struct vision_settings *s)
 {
@@ -40,6 +61,8 @@ static void load(struct vision *v, struct vision_settings *s)
     }
     vision_need_token(s, "<img>");
     vision_need_token(s, "</img>");
+    if (!strcmp(v->name, "internvl"))
+        load_video(v, s, &got);
 }
 
 void vision_nearest_grid(const struct vision_grids *f, double w, double h, uint32_t *cols,
@@ -101,7 +124,26 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
     buf_str(out, "</img>");
 }
 
+static int plan_video(const struct vision *v, struct vision_plan *out, struct err *e)
+{
+    (void)e;
+    vision_plan_tiles(v, 1, 1, out);
+    vision_add_frames(out);
+    return 0;
+}
+
+static void expand_video(const struct vision *v, const struct vision_plan *p, struct buf *out)
+{
+    for (uint32_t i = 0; i < p->frames; i++) {
+        buf_fmt(out, "%sFrame%u: <img>", i ? "\n" : "", i + 1);
+        vision_repeat(out, v->internvl.patch, v->internvl.tile_tokens);
+        buf_str(out, "</img>");
+    }
+}
+
 const struct vision_family vision_internvl = {.types = {"internvl", "internvl_chat", "qianfan_ocr"},
                                               .load = load,
                                               .plan = vision_plan_internvl,
-                                              .expand = expand};
+                                              .plan_video = plan_video,
+                                              .expand = expand,
+                                              .expand_video = expand_video};

@@ -202,6 +202,7 @@ static void load_glm(struct vision *v, struct vision_settings *s)
                 strcmp(v->name, "glm_ocr") == 0     ? &glm_ocr_tokens
                 : strcmp(v->name, "glm4v_moe") == 0 ? &glm_moe_tokens
                                                     : &glm_tokens);
+    qwen_load_video(v, s, &d);
 }
 
 /* The tower's temporal_patch_size is not used. */
@@ -411,7 +412,9 @@ const struct vision_family vision_glm4v = {
     .three_positions = true,
     .load = load_glm,
     .plan = plan,
-    .expand = expand};
+    .plan_video = qwen_plan_video,
+    .expand = expand,
+    .expand_video = qwen_expand_video};
 
 const struct vision_family vision_paddleocr_vl = {.types = {"paddleocr_vl"},
                                                   .three_positions = true,

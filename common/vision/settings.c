@@ -249,6 +249,28 @@ void vision_read_format(struct vision_settings *s, struct vision_format *f,
     }
 }
 
+void vision_read_video_format(struct vision_settings *s, struct vision *v,
+                              const struct vision_pixel_defaults *d)
+{
+    struct vision_settings of_video = *s;
+    of_video.pixels = s->video;
+    v->video.format = v->format;
+    vision_read_format(&of_video, &v->video.format, d);
+    v->video.format.patch = v->format.patch;
+    v->video.format.merge = v->format.merge;
+    v->video.format.frames = v->format.frames;
+    v->video.format.layout = v->format.layout;
+    s->failed |= of_video.failed;
+    const struct {
+        const char *key;
+        uint32_t is;
+    } equal[] = {{"patch_size", v->format.patch},
+                 {"merge_size", v->format.merge},
+                 {"temporal_patch_size", v->format.frames}};
+    for (size_t i = 0; i < sizeof(equal) / sizeof(equal[0]); i++)
+        vision_u32(s, &s->video, equal[i].key, equal[i].is, equal[i].is, equal[i].is);
+}
+
 /* ---------------------------------------------------------------- tokens */
 
 const char *vision_key(const struct vision_settings *s, const char *key, const char *other)

@@ -64,6 +64,10 @@ extern const float vision_clip_mean[3], vision_clip_std[3], vision_imagenet_mean
     vision_imagenet_std[3], vision_half[3];
 void vision_read_format(struct vision_settings *s, struct vision_format *f,
                         const struct vision_pixel_defaults *d);
+/* Sets v->video.format: mean, std and filter of videos' settings, the rest of v->format. An error
+ * if their patch_size, merge_size or temporal_patch_size differ from those of images. */
+void vision_read_video_format(struct vision_settings *s, struct vision *v,
+                              const struct vision_pixel_defaults *d);
 /* Three numbers, or one for all three channels; `def`, which may be `out`, if the key is absent.
  * `divisor`: 0 is an error. */
 void vision_channels(struct vision_settings *s, const struct vision_section *in, const char *key,

@@ -87,6 +87,10 @@ const char *vision_video_marker(const struct vision *v) { return v->video.marker
 const char *vision_video_around(const struct vision *v) { return v->video.around; }
 uint32_t vision_video_token(const struct vision *v) { return v->video.token; }
 bool vision_frames_apart(const struct vision *v) { return v->video.apart; }
+uint32_t vision_most_frames(const struct vision *v)
+{
+    return v->video.taken ? VISION_MAX_CROPS * v->format.frames : 0;
+}
 const struct vision_format *vision_format(const struct vision *v) { return &v->format; }
 
 /* ---------------------------------------------------------------- plans */
@@ -137,6 +141,14 @@ void vision_size_crop(struct vision_plan *p, uint32_t crop, uint32_t width, uint
     }
 }
 
+void vision_add_frames(struct vision_plan *p)
+{
+    const struct vision_crop first = p->crops[0];
+    for (uint32_t i = 1; i < p->frames; i++)
+        vision_add_crop(p, first.of, first.x, first.y);
+    p->n_features = p->frames * p->grid_h * p->grid_w;
+}
+
 /* Limits that apply to every family. */
 static int check_plan(const struct vision *v, const struct vision_plan *p, struct err *e)
 {
@@ -179,7 +191,7 @@ int vision_plan(const struct vision *v, uint32_t width, uint32_t height, struct 
 int vision_plan_video(const struct vision *v, const struct vision_video *video,
                       struct vision_plan *out, struct err *e)
 {
-    const uint32_t most = VISION_MAX_CROPS * v->format.frames;
+    const uint32_t most = vision_most_frames(v);
     *out = (struct vision_plan){
         .width = video->width, .height = video->height, .frames = video->frames, .fps = video->fps};
     if (!v->video.taken)

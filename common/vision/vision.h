@@ -69,6 +69,8 @@ uint32_t vision_video_token(const struct vision *v);
 /* Tokens of a video's frames are not adjacent: text stands between them, and each run of tokens is
  * a vision_place of its own (Qwen3-VL). Otherwise all of them are one. */
 bool vision_frames_apart(const struct vision *v);
+/* The largest number of frames of a video; 0 without vision_takes_videos(). */
+uint32_t vision_most_frames(const struct vision *v);
 
 enum vision_filter {
     VISION_BILINEAR,

@@ -25,6 +25,8 @@ struct vision_qwen {
         bool all_frames; /* these are bounds of all frames together, not of one */
         /* positions per second; 0: one position per grid */
         uint32_t positions_per_second;
+        /* Frames that are apart have their time as text: before the frame or behind it. */
+        enum vision_time { VISION_TIME_BEFORE, VISION_TIME_BEHIND, VISION_TIME_WHOLE_BEHIND } time;
         char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT]; /* around a frame */
     } video;
 };
@@ -119,7 +121,7 @@ struct vision_mllama {
     uint32_t tile, max_tiles;
 };
 struct vision_gemma4 {
-    uint32_t most_features;
+    uint32_t most_features, most_of_frame; /* of an image, and of a video's frame */
     char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
 };
 struct vision_nemotron {
@@ -243,4 +245,7 @@ void vision_plan_grid(const struct vision *v, const struct vision_grids *g,
 /* The plan of v->internvl. */
 int vision_plan_internvl(const struct vision *v, struct vision_plan *out, struct err *e);
 void vision_repeat(struct buf *out, const char *text, uint64_t n);
+/* A crop for each frame of a video whose first crop was added; the crops' features follow each
+ * other. */
+void vision_add_frames(struct vision_plan *p);
 #endif

@@ -18,7 +18,7 @@ struct work {
     const struct pixels_workers *workers;
     enum vision_layout layout;
     /* The frame of a row of patches that is written, and how many after it are copies of it; and
-     * the number of rows of patches before it. */
+     * the number of rows, of patches or of planes' pixels, before it. */
     uint32_t frame, copies;
     size_t first_row;
     struct part parts[VISION_MAX_RESIZES];
@@ -225,7 +225,7 @@ static void plane_rows(void *arg, int thread, size_t begin, size_t end)
     const struct vision_plan *p = k->plan;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        size_t y = i;
+        size_t y = k->first_row + i;
         const uint32_t crop = crop_of(p, &y, 1), w = vision_crop_width(p, crop);
         span(k, &p->crops[crop], 0, (uint32_t)y, w,
              (struct place){k->out + 3 * vision_pixels_before(p, crop) + y * w,
@@ -309,9 +309,9 @@ static int make_video(struct work *k, const struct image *video, struct err *e)
 {
     const struct vision_plan *p = k->plan;
     const uint32_t each = k->format->frames, last = p->frames - 1;
-    const size_t rows = p->crop_height / k->format->patch;
+    const size_t rows = p->crop_height / (k->layout == VISION_PLANES ? 1 : k->format->patch);
     int rc = 0;
-    assert(k->layout != VISION_PLANES && p->frames <= p->n_crops * each);
+    assert(p->frames <= p->n_crops * each && (k->layout != VISION_PLANES || each == 1));
     k->copies = 1;
     for (uint32_t i = 0; i < p->n_crops * each && rc == 0; i++) {
         const size_t from = i < last ? i : last;

@@ -96,7 +96,9 @@ static int file_of(const struct media *m, const struct ask *q, const struct ask_
                    size_t max, struct medium *out, struct err *e)
 {
     if (s->video)
-        return media_read_video(s, max, out, e) == 0 ? 0 : fail(q, s, FAULT_URL, e);
+        return media_read_video(s, vision_most_frames(m->vision), max, out, e) == 0
+                   ? 0
+                   : fail(q, s, FAULT_URL, e);
     if (is_away(s))
         return fetch(m, s, max, out, e) == 0 ? 0 : fail(q, s, FAULT_FETCH, e);
     if (!data_url_is(s->url, s->n_url)) {

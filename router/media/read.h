@@ -8,7 +8,8 @@
  * q's protocol. */
 int media_read(const struct media *m, const struct ask *q, const struct ask_image *s,
                size_t max_bytes, uint64_t max_pixels, struct medium *out, struct err *e);
-/* Part of it: the frames of a video's data URL, as a reel (common/image/reel.h). */
-int media_read_video(const struct ask_image *s, size_t max_bytes, struct medium *out,
-                     struct err *e);
+/* Part of it: the frames of a video's data URL, as a reel (common/image/reel.h). Before any is
+ * decoded, their number is compared with `most_frames`, at most REEL_MAX_FRAMES. */
+int media_read_video(const struct ask_image *s, uint32_t most_frames, size_t max_bytes,
+                     struct medium *out, struct err *e);
 #endif

@@ -3,6 +3,7 @@
 #include "common/image/data_url.h"
 #include "common/image/reel.h"
 #include "router/media/read.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -25,10 +26,10 @@ static const char *frames_of(const char *url, size_t n)
     return comma + 1;
 }
 
-static uint32_t count(const char *s, const char *end)
+static size_t count(const char *s, const char *end)
 {
-    uint32_t n = 1;
-    while (n <= REEL_MAX_FRAMES && (s = memchr(s, ',', (size_t)(end - s)))) {
+    size_t n = 1;
+    while ((s = memchr(s, ',', (size_t)(end - s)))) {
         s++;
         n++;
     }
@@ -52,23 +53,26 @@ static int decode(const char *at, const char *end, uint8_t *bytes, struct reel_f
     return 0;
 }
 
-int media_read_video(const struct ask_image *s, size_t max_bytes, struct medium *out, struct err *e)
+int media_read_video(const struct ask_image *s, uint32_t most_frames, size_t max_bytes,
+                     struct medium *out, struct err *e)
 {
     const char *at = frames_of(s->url, s->n_url), *end = s->url + s->n_url;
     if (!at)
         return err_set(e, ERR_VALIDATION, "%s", kinds);
     const size_t symbols = (size_t)(end - at);
-    const uint32_t n = count(at, end);
-    if (n > REEL_MAX_FRAMES)
-        return err_set(e, ERR_VALIDATION, "a video may have at most %d frames", REEL_MAX_FRAMES);
+    const size_t n = count(at, end);
+    assert(most_frames <= REEL_MAX_FRAMES);
+    if (n > most_frames)
+        return err_set(e, ERR_VALIDATION, "a video may have at most %u frames. Given: %zu",
+                       most_frames, n);
     if (symbols / 4 * 3 > max_bytes)
         return err_set(e, ERR_VALIDATION, "the video has more than %zu bytes", max_bytes);
     struct buf reel = BUF_INIT;
-    uint8_t *bytes = malloc(symbols / 4 * 3 + 3 * (size_t)n);
+    uint8_t *bytes = malloc(symbols / 4 * 3 + 3 * n);
     struct reel_frame *frames = calloc(n, sizeof(*frames));
-    int rc = bytes && frames ? decode(at, end, bytes, frames, n, e) : err_nomem(e);
+    int rc = bytes && frames ? decode(at, end, bytes, frames, (uint32_t)n, e) : err_nomem(e);
     if (rc == 0) {
-        reel_write(&reel, frames, n, s->fps);
+        reel_write(&reel, frames, (uint32_t)n, s->fps);
         out->n = reel.len;
         out->bytes = reel.oom ? NULL : buf_take(&reel);
         rc = out->bytes ? 0 : err_nomem(e);

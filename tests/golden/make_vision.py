@@ -99,7 +99,7 @@ def make(name, images):
     build, rename, layout = CASES[name]
     config, cls, pre, inputs = build()
     first = name in ("internvl", "internvl_chat")
-    pictures = [[]] + (video.PICTURES if name in video.CASES else PICTURES) + ([] if first else [PICTURES[0]])
+    pictures = [[]] + (video.PICTURES_OF.get(name, video.PICTURES) if name in video.CASES else PICTURES) + ([] if first else [PICTURES[0]])
     if name in ("florence2", "blip2_t5"):
         pictures[3] = pictures[3][1:]  # one picture
     config._attn_implementation = "eager"

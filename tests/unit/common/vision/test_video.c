@@ -124,6 +124,128 @@ static void one_bound_is_enough(void **state)
     vision_free(v);
 }
 
+static struct vision *glm(const char *type)
+{
+    char config[256];
+    snprintf(config, sizeof(config),
+             "{\"model_type\": \"%s\", \"video_token_id\": 151344, \"vision_config\": {}}", type);
+    return load(config, NULL);
+}
+
+/* As smart_resize() of transformers' Glm4vVideoProcessor and Gemma4VideoProcessor with the classes'
+ * sizes, 70 features for a frame of Gemma 4. */
+static void frames_of_glm_and_gemma_have_the_sizes_of_transformers(void **state)
+{
+    static const struct {
+        uint32_t frames, h, w, glm_h, glm_w, gemma_h, gemma_w;
+    } rows[] = {{2, 90, 120, 84, 112, 336, 432},
+                {5, 853, 1280, 840, 1288, 288, 480},
+                {7, 10, 300, 28, 840, 48, 2160},
+                {64, 480, 640, 476, 644, 336, 432},
+                {3, 2000, 20, 2800, 28, 3360, 48}};
+    struct vision *fourth = glm("glm4v"), *gemma = glm("gemma4");
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct vision_plan p = filmed(fourth, rows[i].frames, rows[i].h, rows[i].w, 2);
+        assert_int_equal(p.crop_height, rows[i].glm_h);
+        assert_int_equal(p.crop_width, rows[i].glm_w);
+        assert_int_equal(p.n_crops, (rows[i].frames + 1) / 2);
+        p = filmed(gemma, rows[i].frames, rows[i].h, rows[i].w, 2);
+        assert_int_equal(p.crop_height, rows[i].gemma_h);
+        assert_int_equal(p.crop_width, rows[i].gemma_w);
+        assert_int_equal(p.n_crops, rows[i].frames);
+        assert_int_equal(p.n_features, p.n_crops * (p.crop_height / 48) * (p.crop_width / 48));
+    }
+    assert_int_equal(filmed(fourth, 128, 1080, 1920, 2).crop_width, 784);
+    vision_free(fourth);
+    vision_free(gemma);
+}
+
+/* GLM's times are behind frames, Gemma's before them; InternVL's frames are numbered. */
+static void a_marker_becomes_images(void **state)
+{
+    struct vision *v = glm("glm4v");
+    struct vision_plan p = filmed(v, 3, 56, 56, 0.75);
+    (void)state;
+    p.grid_h = p.grid_w = 1;
+    assert_true(vision_frames_apart(v) && vision_video_token(v) == vision_token(v));
+    assert_string_equal(vision_video_marker(v), "<|video|>");
+    assert_string_equal(vision_video_around(v), "<|begin_of_video|><|video|><|end_of_video|>");
+    replaced_by(v, &p,
+                "<|begin_of_image|><|image|><|end_of_image|>0"
+                "<|begin_of_image|><|image|><|end_of_image|>2");
+    vision_free(v);
+    v = glm("glm46v");
+    replaced_by(v, &p,
+                "<|begin_of_image|><|image|><|end_of_image|>0.0 seconds"
+                "<|begin_of_image|><|image|><|end_of_image|>2.7 seconds");
+    vision_free(v);
+
+    v = glm("gemma4");
+    p = filmed(v, 2, 1, 70, 0.01);
+    assert_int_equal(p.grid_h * p.grid_w, 70);
+    p.grid_w = 2;
+    replaced_by(
+        v, &p, "00:00 <|image><|video|><|video|><image|> 01:40 <|image><|video|><|video|><image|>");
+    vision_free(v);
+
+    v = load("{\"model_type\": \"internvl\", \"downsample_ratio\": 0.5, \"vision_config\": "
+             "{\"image_size\": [28, 28], \"patch_size\": [14, 14]}}",
+             "{\"size\": {\"height\": 28, \"width\": 28}}");
+    p = filmed(v, 2, 300, 20, 1);
+    assert_true(p.n_crops == 2 && p.crop_width == 28);
+    assert_string_equal(vision_video_marker(v), "<video>");
+    replaced_by(v, &p, "Frame1: <img><IMG_CONTEXT></img>\nFrame2: <img><IMG_CONTEXT></img>");
+    vision_free(v);
+}
+
+/* Features of a frame are those of the file of videos, where there is one. */
+static void settings_of_videos_are_theirs(void **state)
+{
+    const char *const config =
+        "{\"model_type\": \"gemma4\", \"video_token_id\": 5, \"vision_config\": {}}";
+    struct err e = ERR_INIT;
+    struct vision *v;
+    (void)state;
+    assert_int_equal(load_files(config, "{\"max_soft_tokens\": 280}",
+                                "{\"video_processor\": {\"max_soft_tokens\": 140}}", &v, &e),
+                     0);
+    assert_int_equal(filmed(v, 1, 480, 480, 1).n_features, 121);
+    assert_int_equal(planned(v, 480, 480).n_features, 256);
+    vision_free(v);
+    assert_int_equal(
+        load_files(config, NULL, "{\"video_processor\": {\"pooling_kernel_size\": 2}}", &v, &e),
+        -1);
+    assert_non_null(strstr(e.msg, "pooling_kernel_size"));
+    e = (struct err)ERR_INIT;
+    assert_int_equal(
+        load_files(config, NULL, "{\"video_processor\": {\"image_mean\": 0.5}}", &v, &e), -1);
+    assert_non_null(strstr(e.msg, "are not normalised"));
+    e = (struct err)ERR_INIT;
+    assert_int_equal(load_files("{\"model_type\": \"internvl\", \"vision_config\": {}}",
+                                "{\"size\": {\"height\": 448, \"width\": 448}}",
+                                "{\"video_processor\": {\"size\": {\"height\": 384, \"width\": "
+                                "384}}}",
+                                &v, &e),
+                     -1);
+    assert_non_null(strstr(e.msg, "size must be that of images, 448"));
+}
+
+/* Before a frame is decoded: what fits into a plan. */
+static void the_limit_is_known_early(void **state)
+{
+    static const struct {
+        const char *type;
+        uint32_t most;
+    } rows[] = {{"qwen3_vl", 128}, {"glm46v", 128}, {"gemma4", 64}, {"gemma3", 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct vision *v = glm(rows[i].type);
+        assert_int_equal(vision_most_frames(v), rows[i].most);
+        vision_free(v);
+    }
+}
+
 static void what_no_model_takes(void **state)
 {
     struct vision *v = qwen("qwen3_vl");
@@ -156,7 +278,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_have_the_sizes_of_transformers),
-        cmocka_unit_test(a_marker_becomes_frames), cmocka_unit_test(times_are_positions),
-        cmocka_unit_test(one_bound_is_enough), cmocka_unit_test(what_no_model_takes)};
+        cmocka_unit_test(a_marker_becomes_frames),
+        cmocka_unit_test(times_are_positions),
+        cmocka_unit_test(one_bound_is_enough),
+        cmocka_unit_test(frames_of_glm_and_gemma_have_the_sizes_of_transformers),
+        cmocka_unit_test(a_marker_becomes_images),
+        cmocka_unit_test(settings_of_videos_are_theirs),
+        cmocka_unit_test(the_limit_is_known_early),
+        cmocka_unit_test(what_no_model_takes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
