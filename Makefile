@@ -306,10 +306,12 @@ unit: unit-build       ## unit, kernel and golden tests; T=word selects
 # Files of tests run side by side: two for each core, because tests wait for half of their time, and four at most. Each worker
 # imports all of them, but of pytest's plugins only the one that is used. pytest compiles them as well, for 5 s of the 7: what it
 # made is kept, also where the environment asks Python not to. The tests run the one program of `make slim`: a start takes three
-# quarters of the time of the three programs, and there are 1,500 of them.
+# quarters of the time of the three programs, and there are 1,500 of them. Where it cannot be linked, they run the three.
 SIDE_BY_SIDE = -p xdist -n $(shell echo $$(($(JOBS) < 2 ? 2 : 4))) --dist loadfile --no-loadscope-reorder
-PYTEST_ENV   = BIN_DIR=$(if $(VARIANT),$(B)/bin,$(SLIM_DIR)) TEST_DATA=$(TEST_DATA) SAN=$(SAN) PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE= PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
-integration: $(BINS) $(if $(VARIANT),,slim) $(VENV)/.ok  ## drive the real programs with real clients; T=word selects
+TESTED       = $(if $(VARIANT),$(B)/bin,$$([ -x $(SLIM_DIR)/$(PRODUCT) ] && echo $(SLIM_DIR) || echo $(B)/bin))
+PYTEST_ENV   = BIN_DIR=$(TESTED) TEST_DATA=$(TEST_DATA) SAN=$(SAN) PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE= PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
+integration: $(BINS) $(VENV)/.ok  ## drive the real programs with real clients; T=word selects
+	@$(if $(VARIANT),,$(MAKE) slim || rm -rf $(SLIM_DIR))
 	@$(PYTEST_ENV) tests/integrate $(PYTHON) $(SIDE_BY_SIDE) \
 	  integration --ignore integration/clients $(if $(T),-k '$(T)' || [ $$? = 5 ])
 
