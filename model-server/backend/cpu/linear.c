@@ -175,14 +175,10 @@ static void dot_panels(void *arg, int thread, size_t begin, size_t end)
     finish(p, first, n);
 }
 
-/* The columns of `t`, from k on, of panels from `panel` on. Of blocks one after another: the sum of
- * each is multiplied with its scale and added to y. */
-static void run_tile(const struct weight *w, struct tile t, size_t panel, uint32_t k)
+/* The columns of a tile, from k on, of panels from `panel` on, by blocks: the sum of each is
+ * multiplied with its scale and added to y. */
+static void run_scaled(const struct weight *w, struct tile t, size_t panel, uint32_t k)
 {
-    if (!w->block) {
-        w->tile(&t);
-        return;
-    }
     const uint32_t cols = t.k;
     t.factors = row_scales(w, weight_panel(w, panel)) + (size_t)k / w->block * LANES;
     for (uint32_t i = 0; i < cols; i += t.k) {
@@ -198,6 +194,16 @@ static void run_tile(const struct weight *w, struct tile t, size_t panel, uint32
     }
 }
 
+/* Not a copy of `t`: its fields have just been stored one by one, and a copy by wider loads waits
+ * until all stores of the tile before are in the cache. */
+static void run_tile(const struct weight *w, const struct tile *t, size_t panel, uint32_t k)
+{
+    if (w->block)
+        run_scaled(w, *t, panel, k);
+    else
+        w->tile(t);
+}
+
 /* With blocks a few panels at a time, so that their columns are read in order. */
 static void stream_panels(void *arg, int thread, size_t begin, size_t end)
 {
@@ -210,16 +216,16 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
     for (size_t i = begin, next; i < end; i = next) {
         next = i + step < end ? i + step : end;
         run_tile(w,
-                 (struct tile){.y = p->y + i * LANES,
-                               .ldy = w->rows,
-                               .x = p->packed ? p->packed : p->x,
-                               .w = weight_panel(w, i),
-                               .w_bytes = w->panel_bytes,
-                               .rows = p->rows,
-                               .n = n_outputs(w, i, next),
-                               .k = w->cols,
-                               .ahead = AHEAD,
-                               .next = (ptrdiff_t)further},
+                 &(struct tile){.y = p->y + i * LANES,
+                                .ldy = w->rows,
+                                .x = p->packed ? p->packed : p->x,
+                                .w = weight_panel(w, i),
+                                .w_bytes = w->panel_bytes,
+                                .rows = p->rows,
+                                .n = n_outputs(w, i, next),
+                                .k = w->cols,
+                                .ahead = AHEAD,
+                                .next = (ptrdiff_t)further},
                  i, 0);
     }
     finish(p, (uint32_t)begin * LANES, n_outputs(w, begin, end));
@@ -260,7 +266,7 @@ static void run_block(const struct float_product *p, const struct row_block *b)
         t.x = tile_x(p, b->tile + i) + (size_t)packed_cols(w, b->k) * tile_stride(t.rows);
         t.y = p->y + (size_t)rows.first * w->rows + b->panel * LANES;
         t.next = w->kind->widen ? 0 : b->next + (ptrdiff_t)(i * steps * t.pace);
-        run_tile(w, t, b->panel, b->k);
+        run_tile(w, &t, b->panel, b->k);
     }
 }
 
