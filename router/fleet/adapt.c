@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ROUNDS_MOST: a change that was sent before a loss may still be made after it; then the list is
- * compared again. */
+/* Attempts to make a replica equal: its scheduler may refuse a change for a moment. */
 enum { ROUNDS_MOST = 20, AGAIN_MS = 50 };
 
 /* ---------------------------------------------------------------- one change of one replica */
 
-/* Freed by step(), or by step_done() if step() stopped waiting before. */
+/* Freed by step(), or by step_done() if step() stopped waiting before. Then it is left at the
+ * replica's scheduler, which may still make it with the next shards. */
 struct step {
     struct adapter_change change;
-    struct fleet *f;
+    struct replica *p;
     bool done, left;
 };
 
@@ -28,15 +28,18 @@ static void step_free(struct step *s)
 static void step_done(struct adapter_change *c)
 {
     struct step *s = c->arg;
-    struct fleet *f = s->f;
+    struct fleet *f = s->p->fleet;
     pthread_mutex_lock(&f->lock);
     const bool left = s->left;
     s->done = true;
+    s->p->n_left -= left;
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
     if (left)
         step_free(s);
 }
+
+static bool is_there(const struct replica *p) { return p->up && !p->over && !p->fleet->stopping; }
 
 /* Loads (`path`) or unloads at one replica, and waits for the answer, or for the loss of its
  * shards. */
@@ -47,7 +50,7 @@ static int step(struct replica *p, struct infer *i, const char *name, const char
     struct step *s = calloc(1, sizeof(*s));
     if (!s)
         return err_nomem(e);
-    s->f = f;
+    s->p = p;
     s->change = (struct adapter_change){
         .name = strdup(name), .path = path ? strdup(path) : NULL, .done = step_done, .arg = s};
     if (!s->change.name || (path && !s->change.path)) {
@@ -58,12 +61,13 @@ static int step(struct replica *p, struct infer *i, const char *name, const char
     pthread_mutex_unlock(&f->lock);
     infer_change(i, &s->change);
     pthread_mutex_lock(&f->lock);
-    while (!s->done && p->up && !p->over && !f->stopping)
+    while (!s->done && is_there(p))
         pthread_cond_wait(&f->changed, &f->lock);
     p->users--;
     pthread_cond_signal(&p->turn);
     if (!s->done) {
         s->left = true;
+        p->n_left++;
         return err_set(e, ERR_UNHEALTHY, "the shards were lost during the change");
     }
     const int rc = s->change.err.kind == ERR_NONE ? 0 : -1;
@@ -140,11 +144,13 @@ static enum approach approach(struct replica *p, struct infer *i,
 int fleet_adapt_replica(struct replica *p, struct infer *i, struct err *e)
 {
     struct fleet *f = p->fleet;
+    while (p->n_left > 0 && is_there(p)) /* what they do is compared, too */
+        pthread_cond_wait(&f->changed, &f->lock);
     struct served_adapters *want = served_adapters_hold(f->uses.list);
     uint32_t failed = 0;
     enum approach did;
     while ((did = approach(p, i, want, e)) != EQUAL && did != IMPOSSIBLE && failed < ROUNDS_MOST &&
-           p->up && !p->over && !f->stopping)
+           is_there(p))
         if (did == FAILED) {
             failed++;
             fleet_rest(f, AGAIN_MS);
@@ -184,8 +190,6 @@ static void let_go(struct ready *r)
         pthread_cond_signal(&r->p[k]->turn);
     }
 }
-
-static bool is_there(const struct replica *p) { return p->up && !p->over && !p->fleet->stopping; }
 
 /* Its own thread makes it equal, before it gets requests again. */
 static void distrust(struct replica *p)

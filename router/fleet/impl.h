@@ -36,7 +36,8 @@ struct replica {
     bool stale;          /* its adapters may not be the fleet's: it gets no requests */
     struct infer *infer; /* NULL: none yet. Used under the lock, or while counted in `users` */
     uint32_t users;
-    struct err why; /* the last failed start; kind ERR_NONE: none */
+    uint32_t n_left; /* changes of adapters that were given up, and that `infer` may still make */
+    struct err why;  /* the last failed start; kind ERR_NONE: none */
     struct prefixes prefixes;
     uint32_t n_waiting, n_running; /* its requests: before and after their first event */
     /* tokens: prompts not computed yet; prompts and answers that run */

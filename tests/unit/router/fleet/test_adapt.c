@@ -3,7 +3,10 @@
 #include "common/cond.h"
 #include "router/fleet/impl.h"
 #include "tests/unit/test.h"
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 enum { FAKES = 2 };
 
@@ -12,6 +15,8 @@ struct infer { /* a replica's scheduler */
     uint32_t next_number;
     uint32_t refusals; /* how many of the next changes fail */
     uint32_t n_changes;
+    bool holds; /* the next change waits in `held` */
+    _Atomic(struct adapter_change *) held;
 };
 
 struct adapter_shelf *__wrap_infer_adapters(const struct infer *i);
@@ -43,8 +48,16 @@ static void apply(struct infer *i, const struct adapter_change *c)
 
 void __wrap_infer_change(struct infer *i, struct adapter_change *c)
 {
+    const struct adapter_change *held = i->held;
     i->n_changes++;
-    if (i->refusals) {
+    if (i->holds) {
+        i->holds = false;
+        i->held = c;
+        return;
+    }
+    if (held && strcmp(held->name, c->name) == 0) { /* as change_check() */
+        err_set(&c->err, ERR_VALIDATION, "it is being changed");
+    } else if (i->refusals) {
         i->refusals--;
         err_set(&c->err, ERR_OVERLOADED, "in use");
     } else {
@@ -115,17 +128,35 @@ static void on_done(struct adapter_change *c)
     pthread_mutex_unlock(&g->fleet.lock);
 }
 
-/* Loads (`path`) or unloads at all, and returns the result. */
-static struct err change(struct rig *g, char *name, char *path)
+static void begin(struct rig *g, char *name, char *path)
 {
     g->done = false;
     g->change = (struct adapter_change){.name = name, .path = path, .done = on_done, .arg = g};
     fleet_change(&g->fleet, &g->change);
+}
+
+static struct err await(struct rig *g)
+{
     pthread_mutex_lock(&g->fleet.lock);
     while (!g->done)
         pthread_cond_wait(&g->fleet.changed, &g->fleet.lock);
     pthread_mutex_unlock(&g->fleet.lock);
     return g->change.err;
+}
+
+/* Loads (`path`) or unloads at all, and returns the result. */
+static struct err change(struct rig *g, char *name, char *path)
+{
+    begin(g, name, path);
+    return await(g);
+}
+
+static void set_up(struct rig *g, uint32_t i, bool up)
+{
+    pthread_mutex_lock(&g->fleet.lock);
+    g->replica[i].up = up;
+    pthread_cond_broadcast(&g->fleet.changed);
+    pthread_mutex_unlock(&g->fleet.lock);
 }
 
 static uint32_t n_with(struct rig *g, const char *name)
@@ -172,11 +203,40 @@ static void an_attempt_that_was_repeated_is_no_failure(void **state)
     rig_free(g);
 }
 
+/* A load is given up at a replica that loses its shards, and is made when these are back, after the
+ * fleet has given it up altogether. The same load comes again meanwhile. */
+static void what_was_left_at_a_lost_replica_is_awaited(void **state)
+{
+    struct rig *g = rig_new();
+    struct infer *first = &g->infer[0];
+    (void)state;
+    first->holds = true;
+    g->infer[1].refusals = 1;
+    begin(g, "a", "/a");
+    while (!first->held)
+        usleep(1000);
+    set_up(g, 0, false);
+    assert_int_equal(await(g).kind, ERR_OVERLOADED);
+    set_up(g, 0, true);
+    begin(g, "a", "/a");
+    usleep(100000);
+    struct adapter_change *left = first->held;
+    first->held = NULL;
+    apply(first, left);
+    left->done(left);
+    const struct err e = await(g);
+    assert_string_equal(e.msg, "");
+    assert_int_equal(n_with(g, "a"), FAKES);
+    assert_int_equal(g->replica[0].n_left, 0);
+    rig_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_have_it_or_none),
         cmocka_unit_test(an_attempt_that_was_repeated_is_no_failure),
+        cmocka_unit_test(what_was_left_at_a_lost_replica_is_awaited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
