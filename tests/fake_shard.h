@@ -158,6 +158,7 @@ static inline const ProtobufCMessage *fake_info(void *ctx, const ProtobufCMessag
     r->takes_grammars = true;
     r->takes_images = f->takes_images;
     fake_adapters_info(f, r);
+    r->speculate = f->speculate;
     r->state_cells_per_request = f->n_cells ? 2 : 0;
     static uint32_t own_fields[] = {100, 101, 102};
     r->sampling_fields = own_fields;

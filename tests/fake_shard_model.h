@@ -61,6 +61,7 @@ struct fake_shard {
     bool offloads;             /* it has lower tiers; block_size <= FAKE_MAX_BLOCK */
     bool transfers;            /* it reads blocks of `peer`; NULL: the peer is gone */
     bool quick;                /* constant tokens: for benchmarks */
+    uint32_t speculate;        /* drafts that it says to verify; it rejects them all */
     uint32_t runtime_adapters; /* it loads so many, at most FAKE_MAX_ADAPTERS */
     bool embeds;               /* it gives vectors: the first id of a text */
     bool stamps; /* the text of a token is the time when its step ended, in monotonic ns */

@@ -137,7 +137,8 @@ static bool place(struct drafter *d, struct draft_seq *t)
     struct seq *own = t->own;
     if (own->kv.len)
         return true;
-    struct kv_key key = {.tokens = own->tokens, .n = own->n_tokens};
+    /* with other salts than its own no request shares blocks, here neither */
+    struct kv_key key = {.tokens = own->tokens, .n = own->n_tokens, .salt = t->q->req->cache_salt};
     uint32_t most = t->q->n_prompt + t->q->req->params.max_new_tokens;
     if (!kv_may_fit(d->kv, own->n_tokens, most) ||
         !kv_admit(d->kv, &own->kv, &key, d->model.prefix_caching, most))
