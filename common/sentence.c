@@ -156,6 +156,26 @@ static int read_scores(struct sentence *s, const char *dir, const char *folder, 
     return 0;
 }
 
+/* Which tokens of late interaction have vectors. */
+static int read_mask(struct sentence *s, const char *dir, const char *folder, struct err *e)
+{
+    char name[PATH_MAX];
+    cJSON *j;
+    const cJSON *task;
+    if (read_module(dir, folder, name, &j, e))
+        return -1;
+    const cJSON *words = json_get(j, "skiplist_words");
+    int rc = cJSON_IsArray(words) ? sentence_skip(s, words, e) : 0;
+    cJSON_ArrayForEach(task, json_get(j, "skiplist_tasks"))
+    {
+        s->late.skips_queries |= cJSON_IsString(task) && strcmp(task->valuestring, "query") == 0;
+    }
+    if (rc == 0 && cJSON_GetArraySize(json_get(j, "keep_only_token_ids")))
+        rc = err_set(e, ERR_VALIDATION, "%s/%s: `keep_only_token_ids` is not supported", dir, name);
+    cJSON_Delete(j);
+    return rc;
+}
+
 static bool plain_folder(const char *p)
 {
     return *p && *p != '/' && strlen(p) < 256 && !strstr(p, "..");
@@ -188,16 +208,12 @@ static int add_module(struct sentence *s, const char *dir, const char *type, con
         return s->normalize = true, 0;
     if (strcmp(class, "Dropout") == 0) /* of training */
         return 0;
-    if (strcmp(class, "MultiVectorMask") == 0) /* the client chooses among tokens */
-        return 0;
     static const struct {
         const char *class;
         int (*read)(struct sentence *s, const char *dir, const char *folder, struct err *e);
-    } kinds[] = {{"Pooling", read_pooling},
-                 {"SpladePooling", read_sparse},
-                 {"Dense", add_dense},
-                 {"LayerNorm", add_norm},
-                 {"LogitScore", read_scores}};
+    } kinds[] = {{"Pooling", read_pooling},   {"SpladePooling", read_sparse},
+                 {"Dense", add_dense},        {"LayerNorm", add_norm},
+                 {"LogitScore", read_scores}, {"MultiVectorMask", read_mask}};
     size_t k = 0;
     while (k < sizeof(kinds) / sizeof(kinds[0]) && strcmp(class, kinds[k].class) != 0)
         k++;
@@ -280,26 +296,13 @@ static int read_length(struct sentence *s, const char *dir, struct err *e)
     return 0;
 }
 
-/* Adds a prompt, unless there is one of that name or no room. `text` NULL: none. False: out of
- * memory. */
-static bool add_prompt(struct sentence *s, const char *name, const char *text)
+bool sentence_add_prompt(struct sentence *s, const char *name, const char *text)
 {
     if (!name || !text || s->n_prompts == SENTENCE_MAX_PROMPTS || sentence_prompt(s, name))
         return true;
     struct sentence_prompt *q = &s->prompts[s->n_prompts++];
     *q = (struct sentence_prompt){strdup(name), strdup(text)};
     return q->name && q->text;
-}
-
-/* PyLate's names of what precedes queries and documents. */
-static bool add_prefixes(struct sentence *s, const cJSON *j)
-{
-    static const char *const keys[][2] = {{"query_prefix", "query"},
-                                          {"document_prefix", "document"}};
-    bool whole = true;
-    for (int i = 0; i < 2; i++)
-        whole &= add_prompt(s, keys[i][1], json_str(j, keys[i][0], NULL));
-    return whole;
 }
 
 /* Jina Embeddings 3: of tasks that have no prompt of that name. */
@@ -312,7 +315,7 @@ static int add_instructions(struct sentence *s, const char *dir, struct err *e)
         return -1;
     cJSON_ArrayForEach(p, json_get(j, "task_instructions"))
     {
-        whole &= add_prompt(s, p->string, p->valuestring);
+        whole &= sentence_add_prompt(s, p->string, p->valuestring);
     }
     cJSON_Delete(j);
     return whole ? 0 : err_nomem(e);
@@ -327,10 +330,8 @@ static int read_prompts(struct sentence *s, const char *dir, struct err *e)
         return -1;
     cJSON_ArrayForEach(p, json_get(j, "prompts"))
     {
-        whole &= add_prompt(s, p->string, p->valuestring);
+        whole &= sentence_add_prompt(s, p->string, p->valuestring);
     }
-    if (j)
-        whole &= add_prefixes(s, j);
     const double kept = json_num(j, "truncate_dim", 0);
     s->dimensions = kept >= 1 && kept < UINT32_MAX ? (uint32_t)kept : 0;
     const char *named = json_str(j, "default_prompt_name", NULL);
@@ -375,11 +376,29 @@ static int read_functions(struct sentence *s, const char *dir, struct err *e)
     return 0;
 }
 
+/* SigLIP was trained on texts with all of its positions, and the vector is that of the last. */
+static int read_padding(struct sentence *s, const char *dir, struct err *e)
+{
+    enum { POSITIONS = 64, MOST = 1 << 16 };
+    cJSON *j;
+    if (read_json(dir, "config.json", CONFIG_JSON, &j, e))
+        return -1;
+    const char *type = json_str(j, "model_type", "");
+    const double n = json_num(json_get(j, "text_config"), "max_position_embeddings", POSITIONS);
+    if (strcmp(type, "siglip") == 0 || strcmp(type, "siglip2") == 0) {
+        s->pooling = s->pooling ? s->pooling : POOL_LAST;
+        s->padded = n >= 1 && n <= MOST ? (uint32_t)n : POSITIONS;
+    }
+    cJSON_Delete(j);
+    return 0;
+}
+
 int sentence_load(struct sentence *s, const char *dir, struct err *e)
 {
     *s = (struct sentence){.include_prompt = true};
     return read_modules(s, dir, e) || read_length(s, dir, e) || read_prompts(s, dir, e) ||
-                   read_functions(s, dir, e)
+                   read_functions(s, dir, e) || read_padding(s, dir, e) ||
+                   sentence_load_late(s, dir, e)
                ? -1
                : 0;
 }
@@ -390,6 +409,9 @@ void sentence_free(struct sentence *s)
         free(s->dense[i]);
     for (uint32_t i = 0; i < s->n_prompts; i++)
         free(s->prompts[i].name), free(s->prompts[i].text);
+    for (uint32_t i = 0; i < s->late.n_skipped; i++)
+        free(s->late.skipped[i]);
+    free(s->late.token);
     free(s->default_prompt);
     *s = (struct sentence){0};
 }

@@ -4,7 +4,7 @@
  * modules.json lists the modules after the transformer (Pooling, Dense, LayerNorm, Normalize;
  * SpladePooling; of a reranker LogitScore), each in its own folder. sentence_bert_config.json has
  * the maximum length, or tokenizer_config.json. config_sentence_transformers.json has prompts that
- * precede a text. */
+ * precede a text. SigLIP (arXiv 2303.15343) has none of these files, but config.json. */
 #ifndef COMMON_SENTENCE_H
 #define COMMON_SENTENCE_H
 #include "common/err.h"
@@ -55,6 +55,23 @@ enum score_function {
 struct sentence_prompt {
     char *name, *text;
 };
+enum { SENTENCE_MAX_WORDS = 256 };
+/* What queries and documents of late interaction are (ColBERT, arXiv 2004.12832): PyLate's keys in
+ * config_sentence_transformers.json, those of sentence-transformers 6 in sentence_bert_config.json
+ * and in the folder of MultiVectorMask, or the authors' artifact.metadata. */
+struct sentence_late {
+    uint32_t query_length, document_length; /* longer ones are cut; 0: as any text */
+    /* A query is filled up to this many tokens with `token`, whose vectors score as well; 0: it is
+     * not. NULL: the tokenizer's mask_token, else its eos_token. */
+    uint32_t filled;
+    char *token;
+    bool attends; /* other tokens attend to these; else none does */
+    /* Words of one token, which has no vector in a document, with `skips_queries` also in a query
+     */
+    char *skipped[SENTENCE_MAX_WORDS];
+    uint32_t n_skipped;
+    bool skips_queries;
+};
 struct sentence {
     bool present;                    /* modules.json exists */
     unsigned pooling;                /* POOL_*; 0: not specified */
@@ -72,11 +89,15 @@ struct sentence {
     /* BGE-M3's vectors of tokens, by colbert_linear.pt, instead of `pooling` and Dense modules: of
      * all tokens but the first */
     bool colbert;
-    bool bare;   /* texts have no special tokens around them (StaticEmbedding) */
+    bool bare; /* texts have no special tokens around them (StaticEmbedding) */
+    /* SigLIP: the tokenizer's `pad_token` follows a text up to this many tokens, as one of it; 0:
+     * none does */
+    uint32_t padded;
     bool tokens; /* Dense modules work on each token, and nothing pools */
     struct sentence_prompt prompts[SENTENCE_MAX_PROMPTS];
     uint32_t n_prompts;
     char *default_prompt; /* a name, or NULL */
+    struct sentence_late late;
     /* Of a classifier's labels: `problem_type` of config.json, as in transformers' pipelines. Of a
      * reranker's pairs: `activation_fn` of a CrossEncoder. */
     enum score_function labels, pairs;
@@ -85,6 +106,13 @@ struct sentence {
     uint32_t true_token, false_token; /* ids; false_token UINT32_MAX: none is subtracted */
     bool opens_answer; /* add_generation_prompt of the chat template that renders the pair */
 };
+/* sentence_late.c: fills s->late and its prompts, after the modules and prompts of `s`. */
+int sentence_load_late(struct sentence *s, const char *dir, struct err *e);
+/* Adds a prompt, unless there is one of that name or no room. `text` NULL: none. False: out of
+ * memory. */
+bool sentence_add_prompt(struct sentence *s, const char *name, const char *text);
+/* Adds a list's words, or all punctuation where `words` is NULL or null, to s->late.skipped. */
+int sentence_skip(struct sentence *s, const cJSON *words, struct err *e);
 /* Loads from a model's folder `dir`, or a GGUF file (common/gguf/pooling.h).
  * ERR_VALIDATION, one line that names the file, for invalid or unsupported settings. Call
  * sentence_free() in either case. */

@@ -125,12 +125,13 @@ def test_a_model_of_texts_refuses_images():
         assert vectors(s, input=[{"text": "a text"}]) == vectors(s, input=["a text"])
 
 
-@pytest.mark.parametrize("shards", [1, 2])
-def test_clip_embeds_pictures_and_texts(shards):
+@pytest.mark.parametrize("model, shards", [("clip", 1), ("clip", 2), ("siglip", 1), ("siglip", 2)])
+def test_vectors_of_pictures_and_texts(model, shards):
     """As transformers (tests/golden/make_clip.py). An image is computed by the tower alone, in one request with texts."""
-    want = json.loads((CLIP / "golden.json").read_text())
+    folder = ROOT / "tests/data" / model
+    want = json.loads((folder / "golden.json").read_text())
     data("vision/images")
-    with Service(CLIP, shards) as s:
+    with Service(folder, shards) as s:
         names = [*want["pictures"]]
         items = [{"image": url(n)} for n in names]
         got = vectors(s, input=[want["text"], *items, want["text"]])

@@ -102,7 +102,7 @@ def test_late_interaction(colbert, states):
 
 
 def test_prefixes_of_pylate(states, tmp_path):
-    path = folder(tmp_path / "m", "BertModel", {"linear.weight": NARROW}, {"query_prefix": "sun ", "document_prefix": "world "})
+    path = folder(tmp_path / "m", "BertModel", {"linear.weight": NARROW}, {"query_prefix": "sun ", "document_prefix": "world ", "do_query_expansion": False, "skiplist_words": []})
     with Service(path) as s:
         got = s.post("/score", {"text_1": TEXTS[0], "text_2": TEXTS}).json()["data"]
         want = [late(states("sun " + TEXTS[0]), states("world " + t)) for t in TEXTS]

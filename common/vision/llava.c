@@ -58,15 +58,10 @@ static void read_padding(struct vision *v, struct vision_settings *s)
         vision_mean_outside(s, vision_clip_mean, &v->format);
 }
 
-/* `whole`: the tile is whole patches. `patch`, `side`: defaults of the tower. */
-static void load_square(struct vision *v, struct vision_settings *s, bool whole, uint32_t patch,
-                        uint32_t side)
+/* The size of a square. `whole`: the tile is whole patches. `side`: default of the tower. */
+static void load_side(struct vision *v, struct vision_settings *s, bool whole, uint32_t side)
 {
     struct vision_llava *l = &v->llava;
-    vision_read_format(s, &v->format,
-                       &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean,
-                                                       vision_clip_std, patch,
-                                                       .crops = !is_siglip(s)});
     const uint32_t of_tower = vision_side(s, &s->tower, "image_size", side);
     read_size(l, s, of_tower);
     l->tile = l->square ? l->shortest : vision_side(s, &s->pixels, "crop_size", of_tower);
@@ -77,18 +72,46 @@ static void load_square(struct vision *v, struct vision_settings *s, bool whole,
     vision_keeps_square(s, l->tile);
 }
 
+/* `patch`, `side`: defaults of the tower. */
+static void load_square(struct vision *v, struct vision_settings *s, bool whole, uint32_t patch,
+                        uint32_t side)
+{
+    vision_read_format(s, &v->format,
+                       &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean,
+                                                       vision_clip_std, patch,
+                                                       .crops = !is_siglip(s)});
+    load_side(v, s, whole, side);
+}
+
 static void load_common(struct vision *v, struct vision_settings *s, bool whole)
 {
     load_square(v, s, whole, 14, strcmp(v->name, "video_llava") ? 336 : 224);
     v->token = vision_read_token(s, "image_token_index", "<image>", 32000, v->marker);
 }
 
-/* CLIP: an image has no place in a text. */
-static void load_clip(struct vision *v, struct vision_settings *s)
+/* CLIP and SigLIP: an image has no place in a text. */
+static void set_alone(struct vision *v)
 {
     static const char marker[] = "<image>";
-    load_square(v, s, true, 32, 224);
     memcpy(v->marker, marker, sizeof(marker));
+}
+
+/* The image becomes a square, of which whole patches are looked at. */
+static void load_siglip(struct vision *v, struct vision_settings *s)
+{
+    static const struct vision_pixel_defaults defaults = {VISION_BICUBIC, vision_half, vision_half,
+                                                          16};
+    vision_read_format(s, &v->format, &defaults);
+    load_side(v, s, false, 224);
+    set_alone(v);
+    if (!v->llava.square)
+        vision_settings_fail(s, "%s: size must be a square", s->pixels.name);
+}
+
+static void load_clip(struct vision *v, struct vision_settings *s)
+{
+    load_square(v, s, true, 32, 224);
+    set_alone(v);
     if (!v->llava.square && !vision_flag(&s->pixels, "do_center_crop", true))
         vision_settings_fail(s, "%s: do_center_crop must be true", s->pixels.name);
 }
@@ -326,6 +349,8 @@ const struct vision_family vision_llava = {
     .types = {"llava", "vipllava", "video_llava"}, .load = load_llava, .plan = plan_llava};
 const struct vision_family vision_clip = {
     .types = {"clip", "metaclip_2"}, .load = load_clip, .plan = plan_clip, .alone = true};
+const struct vision_family vision_siglip = {
+    .types = {"siglip"}, .load = load_siglip, .plan = plan_clip, .alone = true};
 const struct vision_family vision_fast_vlm = {
     .types = {"fast_vlm"}, .load = load_fast, .plan = plan_llava};
 const struct vision_family vision_got_ocr2 = {

@@ -15,7 +15,7 @@
  * paddleocr_vl, kimi_k25, lighton_ocr, lfm2_vl, idefics2, minicpmv4_6, minicpm_ocr, ovis2,
  * llava_next_video, video_llama_3, minimax_m3_vl, deepseek_vl_v2, deepseek_ocr2, glmga, blip-2,
  * aria, florence2, cosmos3_edge, glm5_next, cohere_compass, muse_glimmer,
- * hy_v4_vl, granite_docling, nemotron_h_omni, shieldgemma2, clip. Against descriptions of
+ * hy_v4_vl, granite_docling, nemotron_h_omni, shieldgemma2, clip, siglip. Against descriptions of
  * their authors' code: dots_ocr, minicpmv, NemotronH_Nano_VL_V2. kimi_vl: the tower against that of
  * kimi_k25, pixels against the processor of its authors. */
 #ifndef COMMON_VISION_VISION_H
@@ -56,7 +56,7 @@ bool vision_prefix(const struct vision *v);
  * keys and values for the token and what follows it (mllama). */
 bool vision_crosses(const struct vision *v);
 /* No text stands beside an image: its only feature is its vector, which the tower computes alone
- * (CLIP). The marker is no text of the tokenizer then. */
+ * (CLIP, SigLIP). The marker is no text of the tokenizer then. */
 bool vision_alone(const struct vision *v);
 /* Three position coordinates per token (M-RoPE). */
 bool vision_three_positions(const struct vision *v);

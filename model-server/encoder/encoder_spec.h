@@ -130,7 +130,10 @@ struct encoder_spec {
     bool class_token;         /* precedes the patches of a crop; dropped after the transformer */
     bool keeps_class; /* it becomes a feature before the others; then crops have one size, cell 1 */
     bool class_alone; /* it is the only feature of a crop (CLIP); not beside keeps_class */
-    bool class_last;  /* its learned position is the last row of the table, not the first */
+    /* The feature is the vector of an image, as wide as those of texts: it is no row of the text
+     * model (vision_alone()). */
+    bool vectors;
+    bool class_last; /* its learned position is the last row of the table, not the first */
     /* Learned rows without positions (class tokens, registers) that precede the patches of a crop;
      * dropped after the transformer. Not beside class_token. */
     uint32_t registers;

@@ -154,6 +154,18 @@ void family_merger(const struct encoder_spec *s, struct encoder_projection *p, u
         .act = ACT_GELU};
 }
 
+void family_reads_rows(struct encoder_spec *s, uint32_t n, uint32_t width, uint32_t out, float eps)
+{
+    s->patch = s->cell = s->frames = s->project.join = 1;
+    s->of_features = true;
+    s->width = s->blocks.hidden = out;
+    s->conv.norm = (struct norm_spec){.kind = NORM_LAYER, .eps = eps};
+    s->conv.queries = true;
+    s->conv.list = n;
+    s->conv.channels = width;
+    s->conv.side = 1;
+}
+
 /* A rotation of the first `dim` elements of a head; the caller gives its angles coordinates. */
 static void grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind kind, uint32_t dim)
 {

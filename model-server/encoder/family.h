@@ -29,6 +29,9 @@ void family_two_matrices(struct encoder_spec *s, bool bias, enum act act);
 /* The merger of Qwen2-VL, with outputs of `rows`: a norm of each patch, then two matrices on the
  * patches of a cell side by side. */
 void family_merger(const struct encoder_spec *s, struct encoder_projection *p, uint32_t rows);
+/* A tower of steps (conv_spec.h) with learned rows (CONV_ROWS), which reads `n` rows of `width`
+ * numbers of the tower before. Its features have `out` numbers; eps: of layer norms. */
+void family_reads_rows(struct encoder_spec *s, uint32_t n, uint32_t width, uint32_t out, float eps);
 /* Sets a rotation of each head by row and column of the patch, with base rope_theta. `kind`
  * ROPE_GRID_WOVEN: pairs of elements alternate between the two; otherwise the first half of the
  * pairs has one and the second half the other. */

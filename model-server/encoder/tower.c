@@ -473,7 +473,7 @@ static int load_before(struct tower *t, const char *dir, const char *path,
 static int load_all(struct tower *t, const char *dir, const char *path,
                     const struct encoder_family *family, const struct decoder *text, struct err *e)
 {
-    const bool fits = t->spec.class_alone || t->spec.width == text->spec.hidden;
+    const bool fits = t->spec.vectors || t->spec.width == text->spec.hidden;
     if (!fits || t->spec.n_levels != text->spec.n_added)
         return err_set(e, ERR_VALIDATION,
                        "%s: the tower's features of %u numbers do not go with a text model of %u",

@@ -25,14 +25,18 @@ static int check(const struct model_info *m, const struct model_text *texts, uin
 }
 
 /* Placeholders of images may be outside the vocabulary. */
-static int check_ids(const struct model_info *m, const struct model_text *texts, uint32_t n,
-                     const struct shown_texts *shown, struct err *e)
+static int check_texts(const struct model *model, const struct model_text *texts, uint32_t n,
+                       const struct shown_texts *shown, struct err *e)
 {
-    for (uint32_t i = 0; i < n; i++)
+    const struct model_info *m = model_info(model);
+    for (uint32_t i = 0; i < n; i++) {
+        if (model_check_text(model, &texts[i], e))
+            return -1;
         for (uint32_t k = 0; k < texts[i].n; k++)
             if (texts[i].ids[k] >= m->vocab && !shown_covers(shown, i, k))
                 return err_set(e, ERR_VALIDATION, "token id %u is not below the vocabulary size %u",
                                texts[i].ids[k], m->vocab);
+    }
     return 0;
 }
 
@@ -135,7 +139,7 @@ int engine_embed(struct engine *g, struct model_text *texts, const struct text_b
     if (rc == 0 && all && shown.alone)
         rc = err_set(e, ERR_VALIDATION, "images have one vector here, and none of tokens");
     if (rc == 0)
-        rc = check_ids(m, texts, n, &shown, e);
+        rc = check_texts(g->o.model, texts, n, &shown, e);
     if (rc == 0 && g->o.comm->rank == 0 && !(*out = malloc((size ? size : 1) * sizeof(**out))))
         rc = err_nomem(e);
     if (rc == 0)

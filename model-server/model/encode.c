@@ -132,7 +132,14 @@ static int place_text(struct encoder *c, const struct model_text *t, uint32_t at
     return 0;
 }
 
-/* What texts without images say, too, once one of a pass has some. */
+/* The keys of token i of a text, of which the last ones are attended to by none. */
+static struct mutual attended(const struct encoder *c, const struct model_text *t, uint32_t i)
+{
+    const bool usual = !t->attended || (!c->d->spec.both_ways && i < t->attended);
+    return usual ? (struct mutual){0, 0} : (struct mutual){0, t->attended};
+}
+
+/* What other texts say, too, once one of a pass has images, or tokens that none attends to. */
 static void place_images(struct encoder *c, const struct model_text *texts, uint32_t n,
                          struct ragged *b)
 {
@@ -141,21 +148,36 @@ static void place_images(struct encoder *c, const struct model_text *texts, uint
         for (uint32_t i = 0; i < t->n; i++, at++) {
             const uint32_t p = c->pos[at];
             c->given[at] = t->given ? t->given[i] : NULL;
-            c->mutual[at] = t->mutual ? t->mutual[i] : (struct mutual){0, 0};
+            c->mutual[at] = t->mutual ? t->mutual[i] : attended(c, t, i);
             for (int a = 0; a < 3; a++)
                 c->axes[at][a] = t->axes ? t->axes[i][a] : p;
         }
         b->given = t->given ? c->given : b->given;
         b->axes = t->axes ? (const uint32_t(*)[3])c->axes : b->axes;
-        b->mutual = t->mutual ? c->mutual : b->mutual;
+        b->mutual = t->mutual || t->attended ? c->mutual : b->mutual;
     }
 }
 
 static bool any_images(const struct model_text *texts, uint32_t n)
 {
-    while (n > 0 && !texts[n - 1].given)
+    while (n > 0 && !texts[n - 1].given && !texts[n - 1].attended)
         n--;
     return n > 0;
+}
+
+int encoder_check(const struct encoder *c, const struct model_text *t, struct err *e)
+{
+    const struct decoder_spec *s = &c->d->spec;
+    uint32_t most = UINT32_MAX;
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        if (s->layers[i].window && s->layers[i].window < most)
+            most = s->layers[i].window;
+    const bool takes = s->layers[0].mutual == MUTUAL_ALONE && t->n <= most;
+    if (!t->attended || (takes && t->attended < t->n))
+        return 0;
+    return err_set(e, ERR_VALIDATION,
+                   "%u tokens, of which the last %u are attended to by none: not of this model",
+                   t->n, t->attended < t->n ? t->n - t->attended : 0);
 }
 
 static int fill(struct encoder *c, const struct model_text *texts, uint32_t n, unsigned row,

@@ -286,6 +286,27 @@ static int choose_pooling(struct model *m, const struct model_options *o, struct
     return 0;
 }
 
+/* Layers in which none attends to the tokens that fill a query: text.attended. */
+static int fill_queries(struct model *m, struct err *e)
+{
+    struct decoder_spec *s = &m->d.spec;
+    const struct sentence_late *l = &m->sentence.late;
+    const bool by_distance = s->alibi.order || s->near.buckets || s->near.of == NEAR_OF_SLOPES ||
+                             s->apart.buckets || s->apart.each;
+    if (m->info.task != TASK_TOKEN_EMBED || !l->filled || l->attends)
+        return 0;
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        if (by_distance || (s->layers[i].window && s->layers[i].window < l->filled))
+            return err_set(e, ERR_VALIDATION,
+                           "queries of %u tokens, of which none attends to the last: not of a %s "
+                           "model with %s",
+                           l->filled, m->info.type,
+                           by_distance ? "biases by distance" : "shorter windows");
+        s->layers[i].mutual = MUTUAL_ALONE;
+    }
+    return 0;
+}
+
 /* What the model is to be. */
 static int choose_task(struct model *m, const char *dir, const struct model_options *o,
                        struct err *e)
@@ -315,7 +336,7 @@ static int choose_task(struct model *m, const char *dir, const struct model_opti
                        m->info.type);
     m->info.task = task;
     m->d.encodes = task != TASK_GENERATE;
-    return choose_pooling(m, o, e);
+    return fill_queries(m, e) ? -1 : choose_pooling(m, o, e);
 }
 
 /* Finds draft heads in the checkpoint itself, or in a separate folder. */
@@ -515,6 +536,11 @@ int model_encode(struct model *m, const struct model_text *texts, uint32_t n, bo
                  struct err *e)
 {
     return encoder_run(&m->encoder, texts, n, all, out, e);
+}
+
+int model_check_text(const struct model *m, const struct model_text *t, struct err *e)
+{
+    return encoder_check(&m->encoder, t, e);
 }
 
 int model_encode_reserve(struct model *m, uint32_t tokens, uint32_t texts, enum kv_dtype kv_dtype,

@@ -225,7 +225,10 @@ struct model_text {
     const uint32_t *ids;
     const uint8_t *types; /* [n] segments, or NULL: all 0 */
     uint32_t n;
-    uint32_t skip;    /* tokens of a prompt that are excluded from a mean */
+    uint32_t skip; /* tokens of a prompt that are excluded from a mean */
+    /* Tokens from here on are attended to by none, and attend to those before; 0: all are. Only
+     * of models with attention alone, and none of whose windows are shorter than the text. */
+    uint32_t attended;
     uint32_t adapter; /* number of one that is pinned (lora/adapters.h); 0: the base model */
     /* [n] of a text with images, else NULL: as in struct ragged. axes and mutual may be NULL. */
     const float *const *given;
@@ -234,6 +237,8 @@ struct model_text {
 };
 int model_encode(struct model *m, const struct model_text *texts, uint32_t n, bool all, float *out,
                  struct err *e);
+/* Before that: ERR_VALIDATION if the model has no such text.attended. */
+int model_check_text(const struct model *m, const struct model_text *t, struct err *e);
 /* Allocates memory for batches of this many tokens in advance. Before the first model_encode(). */
 int model_encode_reserve(struct model *m, uint32_t tokens, uint32_t texts, enum kv_dtype kv_dtype,
                          struct err *e);

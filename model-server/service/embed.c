@@ -25,7 +25,8 @@ static int read_texts(const Generate__V3__EmbedRequest *q, struct model_text *ou
         out[i] = (struct model_text){.ids = t->ids,
                                      .types = t->types.len ? t->types.data : NULL,
                                      .n = (uint32_t)t->n_ids,
-                                     .skip = t->skip};
+                                     .skip = t->skip,
+                                     .attended = t->attended};
     }
     return 0;
 }

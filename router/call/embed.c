@@ -98,7 +98,6 @@ static int encode_text(const struct encoding *x, const struct text_input *in, co
                        struct embed_text *out)
 {
     struct tok_part a;
-    prompt = in->prompt ? in->prompt : prompt;
     if (behind(x, prompt, in->text, in->n, &a))
         return -1;
     if (x->c->edge->sentence.bare) {
@@ -139,6 +138,26 @@ static int take_ids(const struct encoding *x, const struct text_input *in, struc
     return 0;
 }
 
+/* Padding of models that read it. */
+static int pad(const struct encoding *x, struct embed_text *t)
+{
+    const uint32_t to = x->c->edge->sentence.padded;
+    const char *word = tokenizer_special(x->c->edge->tokenizer, "pad_token");
+    const int64_t id = word ? tokenizer_id(x->c->edge->tokenizer, word) : -1;
+    if (t->n >= to)
+        return 0;
+    if (id < 0)
+        return err_set(x->e, ERR_VALIDATION, "the tokenizer has no `pad_token`");
+    uint32_t *ids = ARENA_NEW(&x->c->arena, uint32_t, to);
+    if (!ids)
+        return err_nomem(x->e);
+    memcpy(ids, t->ids, t->n * sizeof(*ids));
+    while (t->n < to)
+        ids[t->n++] = (uint32_t)id;
+    t->ids = ids;
+    return 0;
+}
+
 /* The name of an adapter as `model`, as on the routes that generate. */
 static const char *adapter_of(struct call *c, const struct texts_ask *q)
 {
@@ -165,11 +184,14 @@ static int encode_all(struct call *c, const struct texts_ask *q, struct embed_te
         struct embed_text *to = &out[x.index];
         if (in->shown     ? embed_shown(&x, in, prompt, to)
             : !in->text   ? take_ids(&x, in, to)
+            : in->late    ? embed_late(&x, in, to)
             : !in->second ? encode_text(&x, in, prompt, to)
                           : embed_pair(&x, in, to))
             return -1;
         if (to->n == 0)
             return err_set(e, ERR_EMPTY, "`inputs` cannot be empty");
+        if (!in->shown && pad(&x, to))
+            return -1;
         to->adapter = adapter;
     }
     return 0;

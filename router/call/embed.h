@@ -11,6 +11,9 @@
 #include "router/call/call.h"
 #include "router/embed/embedder.h"
 
+/* What a text of late interaction is: it has its prompt, length, filling and tokens without vectors
+ * (struct sentence_late). LATE_NONE: all of its tokens have vectors. */
+enum text_late { LATE_NONE, LATE_QUERY, LATE_DOCUMENT };
 /* A text, a pair of texts, the token ids of one text, or a prompt with images. */
 struct text_input {
     const char *text, *second; /* ids: text NULL; second NULL: a single text */
@@ -19,7 +22,7 @@ struct text_input {
     uint32_t n_ids;
     const uint8_t *types;    /* [n_ids] token types of `ids`, or NULL: all 0 */
     uint32_t skip;           /* of `ids`: as struct embed_text */
-    const char *prompt;      /* of this text alone, instead of that of `prompt_name`; or NULL */
+    enum text_late late;     /* of a text: its prompt is not that of `prompt_name` */
     const struct ask *shown; /* the prompt with images: nothing else is set; or NULL */
 };
 struct texts_ask {
@@ -73,10 +76,19 @@ float texts_score(const struct call *c, float logit, bool raw);
  * their greatest cosine to a document's (ColBERT, arXiv 2004.12832). [n] in the arena; NULL: out of
  * memory. */
 float *texts_cosines(struct call *c, uint32_t n_first, uint32_t n);
-/* Sets what is asked of ask->n texts for such scores, of a model that embeds them or their tokens;
- * these have the prompt `query` or `document` of the model's files. */
+/* Sets what is asked of ask->n texts for such scores, of a model that embeds them or their tokens.
+ */
 void texts_ask_vectors(const struct call *c, struct texts_ask *ask, struct text_input *in,
                        uint32_t n_first);
+
+/* Tokens of the model's vocabulary that have no vector in a query or in a document. */
+struct late_skip {
+    uint32_t ids[SENTENCE_MAX_WORDS], n;
+};
+void late_skip_of(const struct call *c, enum text_late kind, struct late_skip *out);
+/* The vectors of text i, whose first is `rows`: those that count move to the front, in order.
+ * Returns how many there are. */
+uint32_t late_rows(const struct call *c, const struct late_skip *skip, uint32_t i, float *rows);
 
 /* For call.c: sends the job, or refuses it. The result returns to the loop. */
 void call_texts_send(struct call *c);

@@ -222,6 +222,7 @@ static Generate__V3__EmbedRequest *write_request(struct embedder *s)
         texts[i].types.data = (uint8_t *)(uintptr_t)t->types;
         texts[i].types.len = t->types ? t->n : 0;
         texts[i].skip = t->skip;
+        texts[i].attended = t->attended;
         if (t->adapter)
             texts[i].adapter = (char *)(uintptr_t)t->adapter;
         if (t->n_media && !(texts[i].media = wire_media(t->media, t->n_media, &s->mem)))

@@ -20,6 +20,7 @@ struct embed_text {
     const uint8_t *types; /* [n] token types, or NULL: all 0 */
     uint32_t n;
     uint32_t skip;       /* leading prompt tokens that mean pooling excludes */
+    uint32_t attended;   /* tokens from here on are attended to by none; 0: all are */
     const char *adapter; /* its name, the same for all texts of a request; NULL: the base model */
     const struct gen_medium *media; /* [n_media] its images, in order; n_bytes: all their files' */
     uint32_t n_media;

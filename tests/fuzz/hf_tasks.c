@@ -7,7 +7,7 @@
 // fuzz-sources: router/api/hf/*.c router/api/tei/*.c router/api/cohere/rerank.c
 // fuzz-sources: router/call/embed_cosines.c common/first_module.c
 // fuzz-sources: common/arena.c common/buf.c common/err.c common/json/json.c common/json/exact.c
-// fuzz-sources: common/utf8.c common/sentence.c common/model_file.c common/gguf/*.c
+// fuzz-sources: common/utf8.c common/sentence*.c common/model_file.c common/gguf/*.c
 // fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
 // fuzz-sources: common/tokenizer/longest.c
 // fuzz-sources: common/tokenizer/scored.c common/tokenizer/folder*.c

@@ -1,7 +1,7 @@
 // fuzz-sources: common/json/exact.c common/arena.c common/json/reader.c
 // The files of sentence-transformers, one of them of foreign bytes.
 
-// fuzz-sources: common/sentence.c common/buf.c common/err.c common/json/json.c common/utf8.c
+// fuzz-sources: common/sentence*.c common/buf.c common/err.c common/json/json.c common/utf8.c
 // fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
 // fuzz-sources: common/tokenizer/longest.c
 // fuzz-sources: common/tokenizer/vocab.c common/file_map.c common/tokenizer/scored.c

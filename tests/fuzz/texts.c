@@ -10,7 +10,7 @@
 // fuzz-sources: router/api/gemini/embed.c router/api/gemini/schema.c
 // fuzz-sources: router/api/tei/*.c router/api/cohere/rerank.c router/api/cohere/route_rerank*.c
 // fuzz-sources: common/arena.c common/buf.c common/err.c common/json/json.c common/json/exact.c
-// fuzz-sources: common/utf8.c common/sentence.c common/model_file.c common/gguf/*.c
+// fuzz-sources: common/utf8.c common/sentence*.c common/model_file.c common/gguf/*.c
 // fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
 // fuzz-sources: common/tokenizer/longest.c
 // fuzz-sources: common/tokenizer/scored.c common/tokenizer/folder*.c
@@ -43,6 +43,10 @@ int call_texts(struct call *c, const struct texts_ask *q, unsigned tasks,
     texts = (struct call_texts){.call = c, .render = render, .state = state};
     c->texts = &texts;
     return 0;
+}
+int64_t tokenizer_id(const struct tokenizer *t, const char *token)
+{
+    return (void)t, (void)token, -1;
 }
 bool edge_has_adapter(const struct edge *g, const char *name)
 {

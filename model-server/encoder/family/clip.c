@@ -8,7 +8,7 @@ static void configure(struct config *c, struct encoder_spec *s)
     const double width = json_num(c->file, "projection_dim", WIDTH);
     family_blocks(c, s,
                   &(struct block_keys){BLOCK_KEYS, "quick_gelu", 768, 12, 12, 3072, 1e-5, 32});
-    s->class_token = s->class_alone = true;
+    s->class_token = s->class_alone = s->vectors = true;
     s->blocks.embed_norm = true;
     s->patch_bias = false;
     s->positions = POSITIONS_TABLE;

@@ -51,19 +51,6 @@ static void attend(struct conv_spec *s, uint8_t queries, uint8_t keys, uint8_t t
                                    .head_dim = dim});
 }
 
-/* The tower reads `n` rows of `width` numbers, as those of the tower before. */
-static void begin(struct encoder_spec *s, uint32_t n, uint32_t width, float eps)
-{
-    s->patch = s->cell = s->frames = s->project.join = 1;
-    s->of_features = true;
-    s->blocks.hidden = s->width;
-    s->conv.norm = (struct norm_spec){.kind = NORM_LAYER, .eps = eps};
-    s->conv.queries = true;
-    s->conv.list = n;
-    s->conv.channels = width;
-    s->conv.side = 1;
-}
-
 /* ---------------------------------------------------------------- the Q-Former */
 
 /* Names of tensors; K and V follow Q. */
@@ -165,12 +152,12 @@ static void configure_blip(struct config *c, struct encoder_spec *s)
     const double n = json_num(c->file, "num_query_tokens", 32);
     cJSON *const tower = c->root;
     const cJSON *own = json_get(c->file, "qformer_config");
-    s->width = family_text_width(c);
     if (!(n >= 1 && n <= 4096 && n == (uint32_t)n))
         config_fail(c, "`num_query_tokens` is out of bounds");
     c->root = (cJSON *)(uintptr_t)(cJSON_IsObject(own) ? own : &none);
     const struct qformer q = read_qformer(c, width);
-    begin(s, side * side + 1, width, (float)config_num_or(c, "layer_norm_eps", 1e-12));
+    family_reads_rows(s, side * side + 1, width, family_text_width(c),
+                      (float)config_num_or(c, "layer_norm_eps", 1e-12));
     c->root = tower;
     if (c->failed)
         return;
@@ -279,8 +266,7 @@ static void configure_aria(struct config *c, struct encoder_spec *s)
     const uint32_t side = family_square(c, "image_size", 224) / family_square(c, "patch_size", 32);
     uint32_t most;
     const uint32_t queries = queries_of(c, side * side, &most);
-    s->width = family_text_width(c);
-    begin(s, side * side, n, 1e-5F);
+    family_reads_rows(s, side * side, n, family_text_width(c), 1e-5F);
     if (n % heads)
         config_fail(c, "`num_attention_heads` does not divide `hidden_size`");
     if (c->failed)

@@ -240,7 +240,8 @@ void config_sines(struct config *c, struct decoder_spec *s, enum sines sines)
 
 void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d)
 {
-    s->hidden = config_dim(c, "hidden_size");
+    s->hidden = d->hidden ? config_u32_or(c, "hidden_size", d->hidden, 1, 1u << 22)
+                          : config_dim(c, "hidden_size");
     const uint32_t ffn = d->ffn ? d->ffn : d->ffn_times * s->hidden;
     s->n_layers = d->layers ? config_u32_or(c, "num_hidden_layers", d->layers, 1, SPEC_MAX_LAYERS)
                             : config_layers(c, "num_hidden_layers");

@@ -82,7 +82,7 @@ struct config_defaults {
     uint32_t ffn, layers; /* defaults of intermediate_size and num_hidden_layers; 0: required */
     double rotary;        /* rotated part of a head; 0: all of it */
     bool tied;
-    uint32_t heads, kv_heads, vocab; /* defaults; 0: required */
+    uint32_t hidden, heads, kv_heads, vocab; /* defaults; 0: required */
     uint32_t ffn_times; /* default of intermediate_size as a multiple of hidden_size; 0: none */
     bool ffn_by_layer;  /* the family reads intermediate_size, by config_layer_ffn() */
 };

@@ -19,6 +19,7 @@ enum {
 struct pooled {
     const struct pooled_task *task;
     bool activation;
+    enum text_late late;
 };
 
 /* A row of width n, of a text or of a token. */
@@ -36,20 +37,20 @@ static int render(struct call *c, struct err *e)
     const struct call_texts *t = c->texts;
     const struct pooled *q = t->state;
     struct buf *out = &c->out;
-    const uint32_t n = t->job.width, first = t->job.all ? edge_limits(c->edge)->first_row : 0;
+    const uint32_t n = t->job.width;
+    struct late_skip skip;
     texts_list_begin(c, "pool");
+    late_skip_of(c, q->late, &skip);
     float *x = t->job.values;
     for (uint32_t i = 0; i < t->job.n; i++) {
-        const uint32_t rows = t->job.all ? t->job.texts[i].n : 1;
+        const uint32_t rows = t->job.all ? late_rows(c, &skip, i, x) : 1;
         buf_fmt(out, "%s{\"index\":%u,\"object\":\"pooling\",\"data\":%s", i ? "," : "", i,
                 t->job.all ? "[" : "");
-        for (uint32_t k = 0; k < rows; k++, x += n) {
-            if (k < first)
-                continue;
-            if (k > first)
-                buf_ch(out, ',');
-            row(out, q, x, n);
+        for (uint32_t k = 0; k < rows; k++) {
+            buf_str(out, k ? "," : "");
+            row(out, q, x + (size_t)k * n, n);
         }
+        x += (size_t)n * (t->job.all ? t->job.texts[i].n : 1);
         buf_str(out, t->job.all ? "]}" : "}");
     }
     buf_ch(out, ']');
@@ -68,6 +69,29 @@ static const struct pooled_task *task_of(const char *name, enum model_task has)
     return NULL;
 }
 
+/* Queries and documents of late interaction; without the word texts are as they are. */
+static enum text_late read_late(struct body *b, struct object root, struct texts_ask *ask)
+{
+    const char *word = body_str(b, root, "input_type", false);
+    const enum text_late late = !word                       ? LATE_NONE
+                                : !strcmp(word, "query")    ? LATE_QUERY
+                                : !strcmp(word, "document") ? LATE_DOCUMENT
+                                                            : LATE_NONE;
+    if (word && !late)
+        body_fail(b, root, "input_type", "`input_type` must be query or document");
+    if (!late || b->failed)
+        return late;
+    struct text_input *in = ARENA_NEW(b->arena, struct text_input, ask->n);
+    if (!in)
+        body_nomem(b, root, "input");
+    for (uint32_t i = 0; in && i < ask->n; i++) {
+        in[i] = ask->in[i];
+        in[i].late = late;
+    }
+    ask->in = in;
+    return late;
+}
+
 static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
     const struct object root = body_root(b);
@@ -84,6 +108,8 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
     q->activation =
         body_opt_bool(b, root, "use_activation", body_opt_bool(b, root, "normalize", true));
     body_truncate(b, root, ask);
+    if (has == TASK_TOKEN_EMBED)
+        q->late = read_late(b, root, ask);
     return ask->all ? TEXTS_MOST_LATE : MOST_INPUTS;
 }
 
@@ -105,7 +131,9 @@ const struct route route_pooling = {
     .summary = "vLLM's vectors of texts, or of their tokens, of a model that embeds; probabilities "
                "of their tokens' labels, of one that classifies tokens; others answer 400.",
     .body = "`input` (as `/v1/embeddings`), `task` (`embed`, `token_embed`, `token_classify`: as "
-            "the model), `use_activation` (true: length 1, softmax), `truncate_prompt_tokens`",
+            "the model), `use_activation` (true: length 1, softmax), `truncate_prompt_tokens`, "
+            "`input_type` (`query`, `document`: filled, cut and without tokens as ColBERT's files "
+            "say)",
     .takes = "Pooling",
     .gives = "PoolingAnswer",
     .task = TASK_EMBED,

@@ -43,6 +43,7 @@ static int tear_down(void **state)
                                         "config_sentence_transformers.json",
                                         "tokenizer_config.json",
                                         "router_config.json",
+                                        "artifact.metadata",
                                         "1_Pooling/config.json"};
     char path[96];
     (void)state;
@@ -245,7 +246,7 @@ static void vectors_of_tokens(void **state)
     put("config.json", "{\"architectures\":[\"ModernBertModel\"]}");
     assert_int_equal(sentence_load(&s, dir, &e), 0);
     assert_true(s.tokens && s.n_dense == 1);
-    assert_string_equal(sentence_prompt(&s, "query"), "q: ");
+    assert_string_equal(sentence_prompt(&s, "query"), "[Q] q: ");
     assert_string_equal(sentence_prompt(&s, "document"), "[D] ");
     assert_int_equal(model_task_of(dir, &s, &task, &e), 0);
     assert_int_equal(task, TASK_TOKEN_EMBED);
@@ -254,6 +255,74 @@ static void vectors_of_tokens(void **state)
     put("1_Pooling/config.json", "{\"pooling_mode\":\"mean\"}");
     assert_int_equal(sentence_load(&s, dir, &e), 0);
     assert_false(s.tokens);
+    sentence_free(&s);
+}
+
+static struct sentence late_of(const char *file, const char *text)
+{
+    struct sentence s;
+    struct err e = ERR_INIT;
+    put("config_sentence_transformers.json", "{}");
+    put("sentence_bert_config.json", "{}");
+    put(file, text);
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    put(file, "{}");
+    return s;
+}
+
+/* PyLate fills queries and leaves out punctuation unless its keys say otherwise; the keys of newer
+ * files are explicit. */
+static void late_interaction(void **state)
+{
+    (void)state;
+    put("modules.json", "[" MODULE("Transformer", "") "]");
+    put("config.json", "{\"architectures\":[\"ModernBertModel\"]}");
+    struct sentence s = late_of("config_sentence_transformers.json",
+                                "{\"model_type\":\"ColBERT\",\"document_length\":300}");
+    assert_true(s.late.filled == 32 && s.late.query_length == 32 && s.late.document_length == 300);
+    assert_true(s.late.n_skipped == 32 && !s.late.attends && !s.late.skips_queries);
+    sentence_free(&s);
+    s = late_of(
+        "config_sentence_transformers.json",
+        "{\"query_length\":48,\"attend_to_expansion_tokens\":true,\"skiplist_words\":[\"a\"]}");
+    assert_true(s.late.filled == 48 && s.late.attends && s.late.n_skipped == 1);
+    sentence_free(&s);
+    s = late_of("config_sentence_transformers.json",
+                "{\"query_length\":48,\"do_query_expansion\":false,\"skiplist_words\":[]}");
+    assert_true(!s.late.filled && s.late.query_length == 48 && !s.late.n_skipped);
+    sentence_free(&s);
+    s = late_of("sentence_bert_config.json",
+                "{\"query_length\":64,\"query_expansion\":{\"strategy\":\"min\",\"length\":16,"
+                "\"attend\":true,\"token\":\"<x>\"}}");
+    assert_true(s.late.filled == 16 && s.late.query_length == 64 && s.late.attends);
+    assert_string_equal(s.late.token, "<x>");
+    sentence_free(&s);
+    s = late_of("sentence_bert_config.json",
+                "{\"query_expansion\":{\"strategy\":\"fixed\",\"length\":16}}");
+    assert_true(s.late.filled == 16 && s.late.query_length == 16 && !s.late.token);
+    sentence_free(&s);
+    s = late_of("artifact.metadata", "{\"doc_maxlen\":220,\"mask_punctuation\":false}");
+    assert_true(s.late.filled == 32 && s.late.document_length == 220 && !s.late.n_skipped);
+    assert_string_equal(sentence_prompt(&s, "query"), "[unused0] ");
+    sentence_free(&s);
+}
+
+/* SigLIP's texts have all positions, and the vector is that of the last. */
+static void padded_texts(void **state)
+{
+    struct sentence s;
+    struct err e = ERR_INIT;
+    (void)state;
+    put("modules.json", "[]");
+    put("config.json",
+        "{\"model_type\":\"siglip\",\"text_config\":{\"max_position_embeddings\":20}}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(s.padded == 20 && s.pooling == POOL_LAST);
+    sentence_free(&s);
+    put("config.json",
+        "{\"model_type\":\"clip\",\"text_config\":{\"max_position_embeddings\":20}}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(!s.padded && !s.pooling);
     sentence_free(&s);
 }
 
@@ -397,6 +466,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(tokens_whose_logits_are_a_score, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sparse_vectors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(vectors_of_tokens, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(late_interaction, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(padded_texts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_tokenizer_has_the_length, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nothing_is_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_meant_is_refused, set_up, tear_down),
