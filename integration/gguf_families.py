@@ -10,7 +10,7 @@ import pytest
 from gguf_keys import (
     afmoe, apertus, bailing, bailing2, cohere2, cohere2_moe, dbrx, deci, deepseek, dots1, ernie4_5_moe, exaone4, exaone_moe, experts, falcon,
     gemma4, glm4moe, gpt_oss, gptneox, granite_hybrid, granite_swa, granitemoe, hunyuan, hunyuan_moe, hy_v3, jamba, kimi_linear, bailing3, laguna, lfm2,
-    lfm2moe, mamba1, mellum, mimo2, minicpm, minimax_01, minimax_m2, mistral3, mpt, nemotron, nemotron_h, olmo, olmo2, openelm, orion, plamo2, plamo3, qwen, rwkv7,
+    lfm2moe, mamba1, mellum, mimo2, minicpm, minimax_01, minimax_m2, mistral3, mpt, nemotron, nemotron_h, olmo, olmo2, openelm, orion, maple, plamo2, plamo3, plm, qwen, rwkv7,
     qwen2moe, qwen35, smallthinker, step35, muse_glimmer, jais, nanbeige, spark, vl,
 )  # fmt: skip
 from gguf_keys_latent import deepseek2, deepseek32, glm_dsa, minicpm3, mistral4
@@ -120,6 +120,8 @@ MADE = {
     "mamba": (ARCH.MAMBA, mamba1),
     "falcon_mamba": (ARCH.MAMBA, mamba1),
     "jamba": (ARCH.JAMBA, jamba),
+    "plm": (ARCH.PLM, plm),
+    "maple": (ARCH.QWEN3MOE, maple, "maple"),
     "plamo2": (ARCH.PLAMO2, plamo2),
     "plamo2_few": (ARCH.PLAMO2, plamo2),
     "plamo3": (ARCH.PLAMO3, plamo3),

@@ -322,6 +322,22 @@ def mamba1(w, c):
     w.add_ssm_dt_b_c_rms(c["model_type"] == "falcon_mamba")
 
 
+def maple(w, c):
+    experts(w, c)
+    w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    w.add_rope_dimension_count(int(c["head_dim"] * c["partial_rotary_factor"]))
+    w.add_sliding_window(c["sliding_window"])
+    w.add_sliding_window_pattern([t == "sliding_attention" for t in c["layer_types"]])
+    w.add_array("maple.swiglu_clamp_exp", [c["swiglu_limit"]] * c["num_hidden_layers"])
+
+
+def plm(w, c):
+    w.add_kv_lora_rank(c["kv_lora_rank"])
+    w.add_key_length(c["qk_nope_head_dim"] + c["qk_rope_head_dim"])
+    w.add_value_length(c["v_head_dim"])
+    w.add_rope_dimension_count(c["qk_rope_head_dim"])
+
+
 def plamo2(w, c):
     n, step = c["num_hidden_layers"], c["mamba_step"]
     attends = [i == n - 1 if n <= step // 2 else i % step == step // 2 for i in range(n)]

@@ -512,6 +512,8 @@ static const struct gguf_family families[] = {
     {"bitnet", "bitnet", NULL, false, 0, gguf_bitnet},
     {"mamba", "mamba", NULL, false, 0, gguf_mamba},
     {"jamba", "jamba", "jamba", false, 0, gguf_jamba, .by_layer = true},
+    {"plm", "plm", NULL, false, 0, gguf_plm, .latent = true},
+    {"maple", NULL, "maple", false, 0, gguf_maple},
     {"plamo2", "plamo2", NULL, false, 1, gguf_plamo2, .post_plus = PLAMO_PLUS, .plain_heads = true},
     {"plamo3", "plamo3", NULL, false, 1, gguf_plamo3, .post_plus = PLAMO_PLUS,
      .own_positions = true},

@@ -18,7 +18,7 @@ void gguf_kinds(const struct gguf_meta *m, const char *key, const char *part, co
 /* Rows of the first layer's tensor `part` that there is; 0: there is none. families_mixed.c */
 double gguf_first_rows(const struct gguf_meta *m, const char *part);
 /* Keys and values from a latent vector: families_latent.c. */
-gguf_more gguf_minicpm3, gguf_deepseek2, gguf_mistral4, gguf_deepseek32, gguf_glm_dsa;
+gguf_more gguf_minicpm3, gguf_plm, gguf_deepseek2, gguf_mistral4, gguf_deepseek32, gguf_glm_dsa;
 /* Layers of several kinds: families_mixed.c. */
 gguf_more gguf_qwen35, gguf_gemma3n, gguf_gemma4, gguf_llama4, gguf_granite_hybrid, gguf_nemotron_h,
     gguf_falcon_h1, gguf_mamba, gguf_mamba2, gguf_rwkv7, gguf_jamba, gguf_kimi_linear,
@@ -27,7 +27,7 @@ gguf_more gguf_qwen35, gguf_gemma3n, gguf_gemma4, gguf_llama4, gguf_granite_hybr
 gguf_more gguf_hunyuan_moe, gguf_bailing2, gguf_exaone_moe, gguf_afmoe, gguf_hy_v3, gguf_mellum,
     gguf_laguna, gguf_mimo2, gguf_minimax_01, gguf_cohere2_moe, gguf_granite_swa, gguf_bailing,
     gguf_deepseek_moe, gguf_deepseek_ocr, gguf_smallthinker, gguf_step35, gguf_muse_glimmer,
-    gguf_nanbeige, gguf_spark2_5, gguf_minimax_m3;
+    gguf_nanbeige, gguf_spark2_5, gguf_minimax_m3, gguf_maple;
 /* Several residual streams, or stacks that run in turns: families_streams.c. */
 gguf_more gguf_hy_v4, gguf_glm5_next, gguf_deepseek4, gguf_hrm_text;
 /* GPT-2's generation, and others with config.json keys of their own: families_gpt.c. */

@@ -20,6 +20,15 @@ void gguf_minicpm3(const struct gguf_meta *m)
     meta_put(m, "dim_model_base", 256);
 }
 
+void gguf_plm(const struct gguf_meta *m)
+{
+    const double rope = meta_number_or(m, "rope.dimension_count", 0);
+    meta_copy(m, "attention.kv_lora_rank", "kv_lora_rank");
+    meta_copy(m, "attention.value_length", "v_head_dim");
+    meta_put(m, "qk_rope_head_dim", rope);
+    meta_put(m, "qk_nope_head_dim", meta_number_or(m, "attention.key_length", 0) - rope);
+}
+
 /* DeepSeek V2, V3 and their derivatives (Kimi K2, GLM 4.7 Flash). Newer files distinguish the sizes
  * of a head's key and value from those of the latent vector. */
 void gguf_latent(const struct gguf_meta *m)

@@ -109,6 +109,20 @@ void gguf_mellum(const struct gguf_meta *m)
     two_rotations(m);
 }
 
+/* Layers without a window do not rotate. One limit of gates and ups is for all layers. */
+void gguf_maple(const struct gguf_meta *m)
+{
+    const struct gguf_value *caps = meta_numbers(m, "swiglu_clamp_exp");
+    gguf_experts(m);
+    cJSON_DeleteItemFromObjectCaseSensitive(m->config, "sliding_window");
+    gguf_window(m);
+    gguf_pattern(m);
+    meta_put(m, "swiglu_limit",
+             caps && caps->n ? gguf_number_at(caps, 0) : meta_number_or(m, "swiglu_clamp_exp", 7));
+    if (!cJSON_GetObjectItemCaseSensitive(m->config, "partial_rotary_factor"))
+        meta_put(m, "partial_rotary_factor", 1);
+}
+
 /* A number of each layer, as the list `to`. */
 void gguf_laguna(const struct gguf_meta *m)
 {

@@ -284,6 +284,8 @@ static const char *const dirs[] = {
     MADE "spark2_5",
     MADE "smallthinker",
     MADE "smallthinker_softmax",
+    MADE "plm",
+    MADE "maple",
     MADE "plamo2",
     MADE "plamo2_few",
     MADE "plamo3",

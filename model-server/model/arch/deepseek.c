@@ -1,7 +1,8 @@
 /* DeepSeek V2 (arXiv 2405.04434) and V3 (2412.19437), Kimi K2, Moonlight and GLM-4.7-Flash: latent
  * attention, and experts that groups and a bias choose; Sarvam 105B; A.X K1, whose experts' result
- * is normalised; Mistral 4, whose queries grow with the position; MiniCPM 3 and Youtu without
- * experts; DeepSeek V3.2 (2512.02556) and GLM-5, whose indexers select what a token attends to. */
+ * is normalised; Mistral 4, whose queries grow with the position; MiniCPM 3, Youtu and
+ * PLM (2503.12167) without experts, the last one with the square of ReLU and without gates;
+ * DeepSeek V3.2 (2512.02556) and GLM-5, whose indexers select what a token attends to. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>
@@ -29,7 +30,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     const bool v2 = strcmp(type, "deepseek_v2") == 0, lite = strcmp(type, "glm4_moe_lite") == 0;
     const bool axk = strcmp(type, "axk1") == 0, glm5 = strcmp(type, "glm_moe_dsa") == 0;
     const bool selects = glm5 || strcmp(type, "deepseek_v32") == 0;
-    const bool mini = strcmp(type, "minicpm3") == 0, dense = mini || strcmp(type, "youtu") == 0;
+    const bool mini = strcmp(type, "minicpm3") == 0, plm = strcmp(type, "plm") == 0;
+    const bool dense = mini || plm || strcmp(type, "youtu") == 0;
     config_decoder(c, s,
                    &(struct config_defaults){.head_dim = 64,
                                              .max_positions = lite || glm5 ? 202752
@@ -38,7 +40,8 @@ static void configure(struct config *c, struct decoder_spec *s)
                                                                            : 4096,
                                              .norm_eps = lite || mini || glm5 ? 1e-5 : 1e-6,
                                              .tied = dense});
-    s->act = config_act(c, "hidden_act", "silu");
+    s->act = config_act(c, "hidden_act", plm ? "relu2" : "silu");
+    s->mlp = plm ? MLP_PLAIN : s->mlp;
     config_only(c, "attention_bias", false);
     if (config_u32_or(c, "moe_layer_freq", 1, 1, SPEC_MAX_LAYERS) != 1)
         config_fail(c, "`moe_layer_freq`: only 1 is supported");
@@ -83,7 +86,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 
 const struct arch arch_deepseek = {
     .types = (const char *const[]){"deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite",
-                                   "minicpm3", "youtu", "sarvam_mla", "axk1", "mistral4",
+                                   "minicpm3", "youtu", "plm", "sarvam_mla", "axk1", "mistral4",
                                    "deepseek_v32", "glm_moe_dsa", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_O, NAMES_LLAMA_MLP, NAMES_EXPERTS,
