@@ -110,6 +110,10 @@ static const char *const families[] = {
     "build/golden/arch/recurrent_gemma",
     "build/golden/arch/beam",
     "build/golden/arch/deepseek_v4",
+    "build/golden/arch/rwkv7",
+    "build/golden/arch/mamba",
+    "build/golden/arch/jamba",
+    "build/golden/arch/plamo2",
 };
 
 /* What the merged model says of the prompts takes the place of their expectations. */

@@ -307,7 +307,9 @@ static int collect(struct lora_search *s)
                 !(rows[i].gated && spec->attn_gate != ATTN_GATE_BESIDE_Q) &&
                 !(rows[i].shared && !(spec->layers[layer].moe && spec->moe.shared_ffn)) &&
                 !(rows[i].mlp && spec->layers[layer].moe && !spec->moe.beside) &&
-                made(spec, layer, rows[i].role) && add_pair(s, layer, rows[i].site, rows[i].role))
+                made(spec, layer, rows[i].role) &&
+                add_pair(s, layer, lora_recur_site(spec, layer, rows[i].role, rows[i].site),
+                         rows[i].role))
                 return -1;
     for (uint32_t i = 0; i < s->l->file.n; i++)
         if (!s->used[i])

@@ -23,9 +23,11 @@ enum lora_site {
     LORA_Q_ROPE,
     LORA_Q_A,
     LORA_KV_A,
-    /* recurrent layers: the matrix before the convolution, that of beta and decay, the last
-     * one */
+    /* recurrent layers: the matrix before the convolution (RWKV: of receptance; keys and values
+     * read mixes of their own), that of beta and decay, the last one */
     LORA_MIX_IN,
+    LORA_MIX_KEYS,
+    LORA_MIX_VALUES,
     LORA_MIX_GATES,
     LORA_MIX_OUT,
     LORA_EMBED,  /* the table of embeddings, with layer 0: decoder_spec.inside */

@@ -5,6 +5,7 @@ struct part {
     uint32_t first, n, each;
     enum delta_part delta; /* MIXER_DELTA: which */
     uint32_t at;           /* other mixers: the row where head 0 begins */
+    uint32_t stride;       /* from head to head; 0: `each` */
 };
 enum { MOST_PARTS = 5 };
 
@@ -26,8 +27,8 @@ bool lora_recur_has(const struct decoder_spec *s, uint32_t layer, enum role r)
     if (m == MIXER_DELTA && s->recur.apart)
         return is_apart(r) || r == W_MIX_BETA ||
                (!s->recur.gate_rank && (r == W_MIX_Z || r == W_MIX_DECAY));
-    if (is_apart(r))
-        return false;
+    if (m == MIXER_RWKV || is_apart(r))
+        return m == MIXER_RWKV && is_apart(r);
     if (m == MIXER_DELTA && s->recur.joined)
         return r == W_MIX_OUT; /* PEFT's parts of that matrix have other names */
     if (m == MIXER_DELTA)
@@ -36,8 +37,17 @@ bool lora_recur_has(const struct decoder_spec *s, uint32_t layer, enum role r)
         return r == W_MIX_IN || r == W_MIX_Z || r == W_MIX_OUT;
     if (m == MIXER_SHARED && s->recur.step_rank)
         return false;
-    return (m == MIXER_MAMBA2 || m == MIXER_PAIR || m == MIXER_SHARED || m == MIXER_CONV) &&
+    return (m == MIXER_MAMBA || m == MIXER_MAMBA2 || m == MIXER_PAIR || m == MIXER_SHARED ||
+            m == MIXER_CONV) &&
            (r == W_MIX_IN || r == W_MIX_OUT);
+}
+
+enum lora_site lora_recur_site(const struct decoder_spec *s, uint32_t layer, enum role r,
+                               enum lora_site site)
+{
+    if (s->layers[layer].mixer != MIXER_RWKV || !is_apart(r))
+        return site;
+    return r == W_K ? LORA_MIX_KEYS : r == W_V ? LORA_MIX_VALUES : site;
 }
 
 static int delta_parts(const struct lora_base *b, enum role r, struct part p[MOST_PARTS])
@@ -91,11 +101,28 @@ static int plain_parts(const struct lora_base *b, enum mixer_kind m, struct part
     return MOST_PARTS;
 }
 
+/* Channels, then their gates; by_head a head's gates stand before its channels. */
+static int mamba_parts(const struct lora_base *b, struct part p[MOST_PARTS])
+{
+    const struct recur_spec *r = &b->spec->recur;
+    const struct slice h = b->split->mix_heads;
+    const uint32_t dim = r->value_dim, gates = r->by_head ? dim : r->heads * dim;
+    for (uint32_t i = 0; i < 2; i++)
+        p[i] = (struct part){.first = h.first,
+                             .n = h.n,
+                             .each = dim,
+                             .at = (r->by_head ? !i : i) * gates,
+                             .stride = r->by_head ? 2 * dim : dim};
+    return 2;
+}
+
 static int parts_of(const struct lora_base *b, const struct lora_pair *pair,
                     struct part p[MOST_PARTS])
 {
     const enum mixer_kind m = b->spec->layers[pair->layer].mixer;
-    if (m == MIXER_GATED) { /* values, or gates */
+    if (m == MIXER_MAMBA)
+        return mamba_parts(b, p);
+    if (m == MIXER_GATED || m == MIXER_RWKV) { /* values, or gates; any of three */
         const struct slice h = b->split->mix_heads;
         p[0] = (struct part){.first = h.first, .n = h.n, .each = b->spec->recur.value_dim};
         return 1;
@@ -110,8 +137,10 @@ static uint32_t all_rows(const struct decoder_spec *s, enum mixer_kind m, enum r
     const uint32_t v = r->heads * r->value_dim, k = r->key_heads * r->key_dim;
     if (m == MIXER_CONV)
         return 3 * s->hidden;
-    if (m == MIXER_GATED)
+    if (m == MIXER_GATED || m == MIXER_RWKV)
         return v;
+    if (m == MIXER_MAMBA)
+        return 2 * v;
     if (m != MIXER_DELTA)
         return 2 * v + 2 * k + r->heads;
     switch (role) {
@@ -163,7 +192,7 @@ void lora_recur_place(const struct lora_base *b, struct lora_pair *p, uint32_t *
         m == MIXER_CONV ? 3 * ((b->spec->hidden - 1) / (uint32_t)b->split->world + 1) : p->n;
     if (p->role == W_MIX_Z)
         p->first = (m == MIXER_GATED ? 0 : 2 * g.n * r->key_dim) + h.n * r->value_dim;
-    if (p->role == W_K || p->role == W_V)
+    if (m != MIXER_RWKV && (p->role == W_K || p->role == W_V))
         p->first = (p->role == W_K ? 1 : 2) * g.n * r->key_dim;
     if (p->role == W_MIX_DECAY)
         p->first = h.n;
@@ -180,7 +209,8 @@ uint32_t lora_recur_row(const struct lora_pair *p, const struct lora_base *b, ui
     for (; at < parts + n - 1 && i >= at->n * at->each; at++)
         i -= at->n * at->each;
     const uint32_t head = at->first + i / at->each;
+    const uint32_t stride = at->stride ? at->stride : at->each;
     const uint32_t row = m == MIXER_DELTA ? spec_delta_row(&b->spec->recur, at->delta, head)
-                                          : at->at + head * at->each;
+                                          : at->at + head * stride;
     return row + i % at->each;
 }

@@ -7,6 +7,9 @@
 bool lora_is_recur(const struct decoder_spec *s, uint32_t layer, enum role r);
 /* True if the layer's mixer has a matrix of this role. */
 bool lora_recur_has(const struct decoder_spec *s, uint32_t layer, enum role r);
+/* The site of a matrix that is one of `site` in other mixers. */
+enum lora_site lora_recur_site(const struct decoder_spec *s, uint32_t layer, enum role r,
+                               enum lora_site site);
 /* Fills this rank's part of a pair whose site and role are set; and the inputs and outputs of the
  * whole model. */
 void lora_recur_place(const struct lora_base *base, struct lora_pair *p, uint32_t *inputs,

@@ -176,6 +176,13 @@ static void low_run(struct decoder *d, const struct low *w, float *y, const floa
     d->ops->linear(d->dev, y, z, rows, w->up, NULL);
 }
 
+static void project(struct decoder *d, const struct sub_step *s, const struct weight *w,
+                    enum lora_site site, float *y, const float *x)
+{
+    const struct projection p = {w, NULL, site, channels_of(d).n};
+    layer_project(d, s->layer, &p, y, x, d->spec.hidden, s->tokens);
+}
+
 static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
 {
     const struct rwkv_mixer *y = self;
@@ -190,9 +197,9 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     const struct state_ref state = layer_state(d, y->state);
     (void)e;
     token_shift_run(d, &y->shift, mixes, s->in);
-    d->ops->linear(d->dev, rkv, mixes + MIX_R * hidden, t, y->r, NULL);
-    d->ops->linear(d->dev, rkv + all, mixes + MIX_K * hidden, t, y->k, NULL);
-    d->ops->linear(d->dev, rkv + 2 * all, mixes + MIX_V * hidden, t, y->v, NULL);
+    project(d, s, y->r, LORA_MIX_IN, rkv, mixes + MIX_R * hidden);
+    project(d, s, y->k, LORA_MIX_KEYS, rkv + all, mixes + MIX_K * hidden);
+    project(d, s, y->v, LORA_MIX_VALUES, rkv + 2 * all, mixes + MIX_V * hidden);
     low_run(d, &y->decay, decay, mixes + MIX_DECAY * hidden, z, t, MIDDLE_TANH);
     low_run(d, &y->rate, rate, mixes + MIX_RATE * hidden, z, t, MIDDLE_PLAIN);
     low_run(d, &y->gate, gate, mixes + MIX_GATE * hidden, z, t, MIDDLE_SIGMOID);
@@ -222,7 +229,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                                   .beta_bias = y->rate.bias,
                                   .rwkv = &vectors,
                                   .work = work});
-    d->ops->linear(d->dev, s->out, o, t, y->o, NULL);
+    const struct projection last = {y->o, NULL, LORA_MIX_OUT, d->spec.hidden};
+    layer_project(d, s->layer, &last, s->out, o, n, t);
     return 0;
 }
 
