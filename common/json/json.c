@@ -1,5 +1,6 @@
 #include "common/json/exact.h"
 #include "common/json/reader.h"
+#include "common/json/unread.h"
 #include "common/lfs.h"
 #include "common/utf8.h"
 #include <errno.h>
@@ -283,10 +284,29 @@ cJSON *json_load(const char *path, size_t max, struct err *e)
 
 /* ---------------------------------------------------------------- access */
 
+/* In cJSON.type, above the bits that cJSON uses. */
+enum { WATCHED = 1 << 16, READ = 1 << 17 };
+
 const cJSON *json_get(const cJSON *o, const char *key)
 {
-    const cJSON *v = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, key) : NULL;
+    cJSON *v = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, key) : NULL;
+    if (v && (o->type & WATCHED))
+        v->type |= READ;
     return v && !cJSON_IsNull(v) ? v : NULL;
+}
+
+void json_watch(const cJSON *o)
+{
+    if (cJSON_IsObject(o))
+        ((cJSON *)o)->type |= WATCHED;
+}
+
+const cJSON *json_unread(const cJSON *o, const cJSON *after)
+{
+    const cJSON *v = !o || !(o->type & WATCHED) ? NULL : after ? after->next : o->child;
+    while (v && ((v->type & READ) || cJSON_IsNull(v)))
+        v = v->next;
+    return v;
 }
 
 const char *json_str(const cJSON *o, const char *key, const char *def)

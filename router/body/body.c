@@ -3,6 +3,7 @@
 #include "common/hash.h"
 #include "common/json/exact.h"
 #include "common/json/reader.h"
+#include "common/json/unread.h"
 #include "common/utf8.h"
 #include <errno.h>
 #include <float.h>
@@ -291,6 +292,7 @@ static int open_body(struct body *b, const char *text, size_t n, const char *con
     if (!cJSON_IsObject(tree))
         body_mistyped(b, body_root(b), "", tree, "a JSON object");
     refuse_duplicates(b, body_root(b));
+    json_watch(tree);
     return b->failed ? -1 : 0;
 }
 
@@ -334,8 +336,9 @@ const cJSON *body_get(struct body *b, struct object o, const char *key, bool req
 
 static const cJSON *any(const struct body *b, struct object o, const char *key)
 {
-    if (b->plain)
-        return json_get(o.json, key);
+    const cJSON *v = json_get(o.json, key);
+    if (v || b->plain)
+        return v;
     return cJSON_IsObject(o.json) ? cJSON_GetObjectItemCaseSensitive(o.json, key) : NULL;
 }
 
@@ -361,6 +364,7 @@ struct object body_object(struct body *b, struct object o, const char *key, bool
         body_mistyped(b, o, key, v, "an object");
     struct object inner = {cJSON_IsObject(v) ? v : NULL, key};
     refuse_duplicates(b, inner);
+    json_watch(inner.json);
     return inner;
 }
 

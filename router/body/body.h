@@ -1,7 +1,7 @@
 /* body.h - typed reading of a JSON body, with the error messages of TGI's framework.
  *
- * The first error is kept: read all fields, then check `failed` once. Unknown fields are ignored.
- * Strings live as long as the body. */
+ * The first error is kept: read all fields, then check `failed` once. Unknown fields have no
+ * effect; body_unread() names them. Strings live as long as the body. */
 #ifndef ROUTER_BODY_BODY_H
 #define ROUTER_BODY_BODY_H
 #include "common/arena.h"
@@ -60,6 +60,10 @@ void body_nomem(struct body *b, struct object o, const char *key);
  * most BODY_WARNINGS bytes are kept. */
 enum { BODY_WARNINGS = 600 };
 void body_warn(struct body *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Names by body_warn() the members of `o` that nothing has looked up: call it when all is read.
+ * `o`: the root, or what body_object() returned. Left out is what asks for nothing (null, false, 0,
+ * empty values), and what is about accounting, storage and caches, where clients need no word. */
+void body_unread(struct body *b, struct object o);
 /* Fails the body with "invalid type: string \"x\", expected <expected>". */
 void body_mistyped(struct body *b, struct object o, const char *key, const cJSON *v,
                    const char *expected);

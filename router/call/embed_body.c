@@ -141,6 +141,8 @@ static int texts_start(struct call *c, struct body *b, const struct texts_row *r
     if (row->key)
         ask.in = body_texts(b, body_root(b), row->key, &ask.n, &batch);
     const uint32_t most = row->read(c, b, &ask, state);
+    body_unread(b, body_root(b));
+    c->warnings = b->warnings;
     if (b->failed || texts_count(c, ask.n, most, e))
         return -1;
     return call_texts(c, &ask, row->tasks, row->render, state, e);

@@ -165,7 +165,8 @@ void routes_markdown(struct buf *out)
         "and for template and tool errors; `/v1/*` answers with the status until the stream has "
         "begun. A client with more than 1 MB unread is cut off.\n"
         "\n## Headers\n\n"
-        "`x-request-id` is echoed, or made up. Answers to generations carry `x-compute-type`, "
+        "`x-request-id` is echoed, or made up. `warning` names parts of the body that have no "
+        "effect. Answers to generations carry `x-compute-type`, "
         "`x-compute-time` (s), `x-compute-characters`, `x-total-time`, `x-validation-time`, "
         "`x-queue-time`, `x-inference-time`, `x-time-per-token` (ms), `x-prompt-tokens` and "
         "`x-generated-tokens`.\n");

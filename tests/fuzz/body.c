@@ -1,6 +1,6 @@
-// fuzz-sources: router/body/body.c router/body/body_ask.c router/http/errors.c router/api/tgi/tgi.c
+// fuzz-sources: router/body/body*.c router/http/errors.c router/api/tgi/tgi.c
 // fuzz-sources: router/api/openai/openai.c router/api/openai/prompt_logprobs.c
-// fuzz-sources: router/body/body_transfer.c router/api/openai/transfer.c common/peer_address.c
+// fuzz-sources: router/api/openai/transfer.c common/peer_address.c
 // fuzz-sources: router/api/openai/stop_trim.c router/request/answer.c router/chat/*.c
 // fuzz-sources: router/api/openai/chat_*.c router/api/openai/fit.c router/api/openai/timings.c
 // fuzz-sources: router/api/openai/completions_request.c router/api/anthropic/request.c

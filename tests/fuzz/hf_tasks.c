@@ -2,7 +2,8 @@
 // Bodies of Hugging Face's tasks, whose answers are about places in their texts: windows, groups,
 // spans and masks. A byte is a token, a space ends a word.
 
-// fuzz-sources: router/body/body.c router/body/body_ask.c router/http/errors.c
+// fuzz-sources: router/body/body.c router/body/body_ask.c router/body/body_unread.c
+// fuzz-sources: router/http/errors.c
 // fuzz-sources: router/call/embed_body.c router/call/embed_numbers.c router/call/embed_windows.c
 // fuzz-sources: router/api/hf/*.c router/api/tei/*.c router/api/cohere/rerank.c
 // fuzz-sources: router/call/embed_cosines.c common/first_module.c

@@ -2,7 +2,8 @@
 // Bodies of the routes of embedders and rerankers: what they make of foreign bytes, and their
 // answers.
 
-// fuzz-sources: router/body/body.c router/body/body_ask.c router/http/errors.c
+// fuzz-sources: router/body/body.c router/body/body_ask.c router/body/body_unread.c
+// fuzz-sources: router/http/errors.c
 // fuzz-sources: router/call/embed_body.c router/call/embed_numbers.c router/call/embed_cosines.c
 // fuzz-sources: router/call/embed_vector.c router/api/cohere/embed.c
 // fuzz-sources: router/api/cohere/route_cohere_embed*.c

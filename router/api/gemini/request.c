@@ -1,5 +1,5 @@
 /* The body of a request for an answer, or for the number of its tokens. */
-#include "common/json/json.h"
+#include "common/json/unread.h"
 #include "common/template/template.h"
 #include "router/api/gemini/gemini.h"
 #include "router/chat/convert.h"
@@ -14,6 +14,7 @@ static struct object member(struct body *b, struct object o, const char *key)
     const cJSON *v = body_get(b, o, key, false);
     if (v && !cJSON_IsObject(v))
         body_mistyped(b, o, key, v, "an object");
+    json_watch(v);
     return (struct object){cJSON_IsObject(v) ? v : NULL, key};
 }
 
@@ -247,5 +248,6 @@ int gemini_parse(struct call *c, bool stream, struct chat_request *r, struct err
     const bool tools = convert_tools(&b, root, chat, tools_of);
     tool_choice(&b, root, tools, chat);
     read_thinking(&b, root, chat_style(c->edge->chat, tools).reasoning, r->openai->gemini, chat);
+    body_unread(&b, member(&b, root, "generationConfig"));
     return chat_prepare_tree(c, &b, chat, r, e);
 }

@@ -1,6 +1,6 @@
 /* From Ollama's bodies to OpenAI's. */
 #include "common/json/exact.h"
-#include "common/json/json.h"
+#include "common/json/unread.h"
 #include "router/api/ollama/ollama.h"
 #include "router/chat/call_ids.h"
 #include "router/chat/convert.h"
@@ -16,9 +16,22 @@ static void copy(cJSON *to, const char *as, const cJSON *v)
         cJSON_AddItemToObject(to, as, cJSON_Duplicate(v, true));
 }
 
-/* The names that differ. What only says how a model is run (num_ctx, num_gpu ..) has no effect. */
-static void add_options(struct body *b, cJSON *to, const cJSON *options)
+/* Reads what only says how a model is run, which the server decides, and clients send always. */
+static void pass_over(const cJSON *options)
 {
+    static const char
+        *const names[] = {"num_ctx",     "num_batch", "num_gpu",    "num_thread", "main_gpu",
+                          "numa",        "low_vram",  "use_mmap",   "use_mlock",  "f16_kv",
+                          "num_keep",    "num_gqa",   "vocab_only", "logits_all", "mirostat_tau",
+                          "mirostat_eta"}; /* these two of `mirostat`, which is refused */
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        json_get(options, names[i]);
+}
+
+/* The names that differ. */
+static void add_options(struct body *b, cJSON *to)
+{
+    const cJSON *options = json_get(b->root, "options");
     enum { DIGITS = 15 }; /* of a number that is printed exactly */
     static const char *const names[][2] = {
         {"temperature", "temperature"},
@@ -35,6 +48,7 @@ static void add_options(struct body *b, cJSON *to, const cJSON *options)
         {"mirostat", "mirostat"},
         {"tfs_z", "tfs"},
     };
+    json_watch(options);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         copy(to, names[i][1], json_get(options, names[i][0]));
     if (options && !cJSON_IsObject(options))
@@ -46,6 +60,8 @@ static void add_options(struct body *b, cJSON *to, const cJSON *options)
         cJSON_AddNumberToObject(to, "max_tokens", -1);
     else
         copy(to, "max_tokens", most);
+    pass_over(options);
+    body_unread(b, (struct object){options, "options"});
 }
 
 static void add_format(struct body *b, cJSON *to, const cJSON *format)
@@ -185,8 +201,10 @@ static int rewrite(struct call *c, struct body *b, struct ollama *o, cJSON *to, 
     copy(to, "model", json_get(b->root, "model"));
     add_logprobs(b, root, o, to);
     cJSON_AddBoolToObject(to, "stream", o->stream);
-    add_options(b, to, json_get(b->root, "options"));
+    add_options(b, to);
     add_format(b, to, json_get(b->root, "format"));
+    body_unread(b, root);
+    c->warnings = b->warnings;
     if (!b->failed) {
         buf_reset(&c->body);
         json_print_exact(&c->body, to);

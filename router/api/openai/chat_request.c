@@ -370,6 +370,7 @@ static int prepare(struct call *c, struct body *b, struct object chat, struct ch
         return -1;
     r->style = chat_style(r->chat, r->tools.list != NULL);
     cJSON *variables = chat_variables(b, chat, r);
+    body_unread(b, body_root(b));
     c->warnings = b->warnings;
     if (b->failed)
         return -1;
@@ -409,6 +410,7 @@ int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
     *r = (struct chat_request){0};
     if (body_open_prompt(&b, c->body.p, c->body.len, &c->arena, e) != 0)
         return -1;
+    b.warnings = c->warnings; /* of the body that this one was made from */
     struct object root = body_root(&b);
     template_keep_numbers(b.root, b.text, b.n);
     struct openai *o = openai_parse(c, &b, "chatcmpl-", e);

@@ -121,6 +121,7 @@ struct openai *completions_parse(struct call *c, struct err *e)
     uint32_t max = most_prompts(c);
     if (body_open_prompt(&b, c->body.p, c->body.len, &c->arena, e) != 0)
         return NULL;
+    b.warnings = c->warnings; /* of the body that this one was made from */
     struct openai *o = openai_parse(c, &b, "cmpl-", e);
     if (!o)
         return NULL;
@@ -143,6 +144,7 @@ struct openai *completions_parse(struct call *c, struct err *e)
                 max);
         return NULL;
     }
+    body_unread(&b, body_root(&b));
     c->warnings = b.warnings;
     return o;
 }

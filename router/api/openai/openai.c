@@ -18,6 +18,15 @@ static void read_repeat_penalty(struct body *b, struct object root, struct ask *
         body_warn(b, "repeat_last_n: the penalty is on all tokens of prompt and answer");
 }
 
+/* OpenAI's newer and older name, and llama-server's. */
+static const char *length_name(struct object root)
+{
+    if (json_get(root.json, "max_completion_tokens"))
+        return "max_completion_tokens";
+    return json_get(root.json, "max_tokens") || !json_get(root.json, "n_predict") ? "max_tokens"
+                                                                                  : "n_predict";
+}
+
 void openai_sampling(struct body *b, struct object root, struct ask *q)
 {
     body_temperature(b, root, q);
@@ -28,6 +37,8 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
         q->top_n_sigma.v = 0;
     q->style = ASK_OPENAI;
     q->seed = body_seed(b, root, "seed");
+    if (!q->seed.set) /* Mistral's name */
+        q->seed = body_seed(b, root, "random_seed");
     q->stop = body_strings(b, root, "stop", true, true, &q->n_stop);
     body_ending(b, root, "min_tokens", q);
     body_bias(b, root, "logit_bias", q);
@@ -43,12 +54,8 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
     if (q->cache_salt && !*q->cache_salt)
         body_fail(b, root, "cache_salt", "`cache_salt` cannot be empty");
     constrain_openai(b, root, q);
-    q->length_name = "max_completion_tokens";
+    q->length_name = length_name(root);
     q->max_new_tokens = body_length(b, root, q->length_name);
-    if (!json_get(root.json, q->length_name)) {
-        q->length_name = "max_tokens";
-        q->max_new_tokens = body_length(b, root, q->length_name);
-    }
 }
 
 /* null, false, "", [] and {} request nothing; so do the neutral number, and 0 unless the neutral
@@ -100,6 +107,22 @@ static void refuse_unknown(struct body *b, struct object root)
         {"return_hidden_states", 0},
         {"lora_path", 0},
         {"input_ids", 0},
+        {"return_routed_experts", 0},
+        {"return_cached_tokens_details", 0},
+        {"return_meta_info", 0},
+        {"images_config", 0},
+        {"max_dynamic_patch", 0},
+        {"min_dynamic_patch", 0},
+        {"use_audio_in_video", 0},
+        {"custom_params", 0},
+        {"watermarking", 0}, /* vLLM's, down to previous_input_messages */
+        {"return_prompt_text", 0},
+        {"return_token_offsets", 0},
+        {"ec_transfer_params", 0},
+        {"media_io_kwargs", 0},
+        {"previous_input_messages", 0},
+        {"enable_response_messages", 0},
+        {"adaptive_target", -1},      /* llama-server's */
         {"response_prefix", 0},       /* TabbyAPI's */
         {"min_completion_tokens", 0}, /* Cerebras', as min_tokens */
         {"disable_reasoning", 0},

@@ -111,8 +111,10 @@ int responses_parse(struct call *c, struct chat_request *r, struct responses *p,
     if (!o || !q)
         return err_nomem(e);
     openai_sampling(&b, root, q);
-    q->length_name = "max_output_tokens";
-    q->max_new_tokens = body_length(&b, root, q->length_name);
+    if (json_get(root.json, "max_output_tokens") || !q->max_new_tokens.set) {
+        q->length_name = "max_output_tokens";
+        q->max_new_tokens = body_length(&b, root, q->length_name);
+    }
     q->input_name = "input";
     read_text_format(&b, root, p, q);
     refuse(&b, root);

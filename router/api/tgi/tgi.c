@@ -43,6 +43,7 @@ int tgi_read(struct body *b, struct object o, struct tgi *t)
     q->inputs = body_str(b, o, "inputs", true);
     struct object p = body_object(b, o, "parameters", &given);
     read_parameters(b, p, t);
+    body_unread(b, p);
     if (b->failed)
         return -1;
     q->do_sample |= !given; /* without `parameters` TGI samples; an empty object is greedy */
@@ -70,6 +71,8 @@ struct tgi *tgi_parse(struct call *c, bool with_stream, struct err *e)
     int rc = tgi_read(&b, root, t);
     if (with_stream && rc == 0)
         t->stream = body_bool(&b, root, "stream", false);
+    body_unread(&b, root);
+    c->warnings = b.warnings;
     return b.failed ? NULL : t;
 }
 
