@@ -10,15 +10,18 @@
  *   PAIRS_QUADS(bits)     quads with n of this many bits that fit into such a sum
  *   dot_quads, SHIFT(bits)           unpacked quads of n less the shift with some rows
  * and how many rows fit the registers, packed and unpacked: CODE_ROWS_MAX, WIDE_ROWS_MAX. Of packed
- * columns more than CODE_ROWS_FEW rows take unpacked quads from registers, one row after the other;
- * fewer have their sums in them. Up to CODE_ROWS_PANELS(up) rows multiply several panels at a
- * time. */
+ * columns more than CODE_ROWS_FEW rows take unpacked quads from registers, one row after the other,
+ * in one function for any number of rows; fewer have their sums in them, and a function each. Up to
+ * CODE_ROWS_PANELS(up) rows multiply several panels at a time. */
 #include "model-server/backend/cpu/kernels/code_words.inc.h"
 #include "model-server/backend/cpu/kernels/rows.inc.h"
 #include "model-server/backend/numbers.h"
 #include <math.h>
 #include <string.h>
 
+#ifndef IN_TURN
+#define IN_TURN _Pragma("GCC unroll 1")
+#endif
 #define FETCH(at) __builtin_prefetch(at)
 #ifndef CODE_ROWS_FAR
 #define CODE_ROWS_FAR 0
@@ -139,92 +142,121 @@ INLINE void code_sums(i16 *sum, const char *words, const uint32_t first, const u
 #endif
 
 #ifndef HAS_DOT_PAIRS
-/* 32 columns, or half h of them, of quads in registers, one row after the other. */
-INLINE void half_rows(v16 *acc, const i16 *w, const int32_t *x, const uint32_t h,
-                      struct code_terms of, const bool sixteen, const bool offsets, const int bits,
-                      const uint32_t rows)
+/* 32 columns, or half h of them, of quads in registers, with a row. */
+INLINE void half_row(v16 *acc, const i16 *w, const int32_t *x, const uint32_t h,
+                     struct code_terms of, const bool sixteen, const bool offsets, const int bits)
 {
     const uint32_t quads = sixteen ? 4 : 8;
-    UNROLL for (uint32_t r = 0; r < rows; r++, x += CODE_X_WORDS)
-    {
-        i16 sum = i_set(offsets ? 0 : (uint32_t)x[CODE_X_TERM + h]);
-        UNROLL for (uint32_t i = h * quads; i < (h + 1) * quads; i++) sum =
-            dot_code(sum, w[i], x + i, bits);
-        code_add(acc + r, &sum, x, h, of, offsets, 1);
-    }
+    i16 sum = i_set(offsets ? 0 : (uint32_t)x[CODE_X_TERM + h]);
+    UNROLL for (uint32_t i = h * quads; i < (h + 1) * quads; i++) sum =
+        dot_code(sum, w[i], x + i, bits);
+    code_add(acc, &sum, x, h, of, offsets, 1);
 }
 #endif
+
+INLINE const char *code_words(const struct code_layout *l, const char *block, uint32_t in,
+                              const int up)
+{
+    const uint32_t upper = up >= UP_TABLE ? 0 : (uint32_t)up;
+    return block + l->codes + in / CODE_COLS * (upper + CODE_COLS / 8) * CODE_WORDS;
+}
+
+INLINE void code_fetch_words(const char *at, const int up, const uint32_t rows)
+{
+    const uint32_t words = (up >= UP_TABLE ? 0 : (uint32_t)up) + 4;
+    UNROLL for (uint32_t i = 0; i < words; i++) code_fetch(at + i * CODE_WORDS, rows);
+}
+
+INLINE void code_fetch_scales(const struct code_layout *l, const char *at, const uint32_t rows)
+{
+    for (uint32_t i = 0; i < l->codes; i += CODE_WORDS)
+        code_fetch(at + i, rows);
+}
+
+/* The terms of 32 columns from `in` on, or of half h of them. */
+INLINE struct code_terms half_terms(const struct code_layout *l, const char *block, uint32_t in,
+                                    const uint32_t h, const bool sixteen, const bool offsets)
+{
+    in += sixteen ? h * CODE_LANES : 0;
+    return terms_at(l, block, in, halves_at(l, block, in), offsets);
+}
 
 /* 32 columns of a packed panel. */
 INLINE void code_columns8(v16 *acc, const struct code_layout *l, const char *block, uint32_t in,
-                          struct code_terms of, const struct v_bytes *table, const int32_t *x,
-                          size_t ahead, const int up, const bool sixteen, const bool offsets,
-                          const uint32_t rows)
+                          const struct v_bytes *table, const int32_t *x, size_t ahead, const int up,
+                          const bool sixteen, const bool offsets, const uint32_t rows)
 {
-    const uint32_t upper = up >= UP_TABLE ? 0 : (uint32_t)up, halves = sixteen ? 2 : 1;
-    const char *words = block + l->codes + in / CODE_COLS * (upper + CODE_COLS / 8) * CODE_WORDS;
-    UNROLL for (uint32_t i = 0; i < upper + 4; i++)
-        code_fetch(words + ahead + i * CODE_WORDS, rows);
-#ifndef HAS_DOT_PAIRS
-    i16 w[8];
-    UNROLL for (uint32_t e = 0; e < 4 && rows > CODE_ROWS_FEW; e++)
-        code_eight(words, e, table, &w[2 * e], &w[2 * e + 1], up);
-#endif
+    const uint32_t halves = sixteen ? 2 : 1;
+    const char *words = code_words(l, block, in, up);
+    code_fetch_words(words + ahead, up, rows);
     UNROLL for (uint32_t h = 0; h < halves; h++)
     {
         i16 sum[CODE_ROWS_MAX];
-        if (sixteen && l->scales == 16)
-            of = halves_at(l, block, in + h * CODE_LANES);
-        const struct code_terms terms = terms_at(l, block, in + h * CODE_LANES, of, offsets);
-#ifndef HAS_DOT_PAIRS
-        if (rows > CODE_ROWS_FEW) {
-            half_rows(acc, w, x, h, terms, sixteen, offsets, code_bits(up), rows);
-            continue;
-        }
-#endif
+        const struct code_terms of = half_terms(l, block, in, h, sixteen, offsets);
         UNROLL for (uint32_t r = 0; r < rows; r++) sum[r] =
             i_set(offsets ? 0 : (uint32_t)x[r * CODE_X_WORDS + CODE_X_TERM + h]);
         code_sums(sum, words, 4 / halves * h, 4 / halves, table, x, up, rows);
-        code_add(acc, sum, x, h, terms, offsets, rows);
+        code_add(acc, sum, x, h, of, offsets, rows);
     }
 }
 
-/* Consecutive panels, the last of which has `last` outputs. */
-INLINE void code_panel8(const struct code_tile *t, const char *w, float *y, uint32_t last,
+/* Where the panel's next block is prefetched; of the last block the next panel's first one. */
+INLINE size_t code_ahead(const struct code_tile *t, uint32_t k, uint32_t panels)
+{
+    return k + CODE_BLOCK < t->k
+               ? CODE_AHEAD
+               : panels * t->w_bytes - (size_t)(k / CODE_BLOCK) * t->layout->bytes;
+}
+
+/* A panel with some rows. */
+INLINE void code_panel8(const struct code_tile *t, const char *w, float *y, uint32_t n,
+                        const int32_t *x, const struct v_bytes *table, const int up,
+                        const bool sixteen, const bool offsets, const uint32_t rows)
+{
+    v16 acc[CODE_ROWS_MAX];
+    UNROLL for (uint32_t r = 0; r < rows; r++) acc[r] = v_set(0.0f);
+    for (uint32_t k = 0; k < t->k; k += CODE_BLOCK, w += t->layout->bytes) {
+        const uint32_t cols = t->k - k < CODE_BLOCK ? t->k - k : CODE_BLOCK;
+        const size_t ahead = code_ahead(t, k, 1);
+        code_fetch_scales(t->layout, w + ahead, rows);
+        for (uint32_t in = 0; in < cols; in += CODE_COLS, x += (size_t)t->rows * CODE_X_WORDS)
+            code_columns8(acc, t->layout, w, in, table, x, ahead, up, sixteen, offsets, rows);
+    }
+    UNROLL for (uint32_t r = 0; r < rows; r++) v_store_n(y + r * t->ldy, acc[r], n);
+}
+
+/* Several panels, the last of which has `last` outputs. They take turns, 32 columns each, with
+ * their sums in memory. One copy of the loop for each panel was a sixth slower with one row. */
+INLINE void code_turns8(const struct code_tile *t, const char *w, float *y, uint32_t last,
                         const int32_t *x, const struct v_bytes *table, const int up,
                         const bool sixteen, const bool offsets, const uint32_t rows,
-                        const uint32_t panels)
+                        uint32_t panels)
 {
-    const struct code_layout *l = t->layout;
     v16 acc[CODE_PANELS][CODE_ROWS_MAX];
-    UNROLL for (uint32_t p = 0; p < panels; p++)
+    IN_TURN for (uint32_t p = 0; p < panels; p++)
     {
         UNROLL for (uint32_t r = 0; r < rows; r++) acc[p][r] = v_set(0.0f);
     }
-    for (uint32_t k = 0; k < t->k; k += CODE_BLOCK, w += l->bytes) {
+    for (uint32_t k = 0; k < t->k; k += CODE_BLOCK, w += t->layout->bytes) {
         const uint32_t cols = t->k - k < CODE_BLOCK ? t->k - k : CODE_BLOCK;
-        const size_t ahead = k + CODE_BLOCK < t->k
-                                 ? CODE_AHEAD
-                                 : panels * t->w_bytes - (size_t)(k / CODE_BLOCK) * l->bytes;
-        struct code_terms of[CODE_PANELS];
-        UNROLL for (uint32_t p = 0; p < panels; p++)
+        const size_t ahead = code_ahead(t, k, panels);
+        IN_TURN for (uint32_t p = 0; p < panels; p++)
+            code_fetch_scales(t->layout, w + p * t->w_bytes + ahead, rows);
+        IN_TURN for (uint32_t in = 0; in < cols; in += CODE_COLS)
         {
-            for (uint32_t at = 0; at < l->codes; at += CODE_WORDS)
-                code_fetch(w + p * t->w_bytes + ahead + at, rows);
-            of[p] = halves_at(l, w + p * t->w_bytes, 0);
-        }
-        for (uint32_t in = 0; in < cols; in += CODE_COLS, x += (size_t)t->rows * CODE_X_WORDS) {
-            UNROLL for (uint32_t p = 0; p < panels; p++)
+            const char *block = w;
+            IN_TURN for (uint32_t p = 0; p < panels; p++, block += t->w_bytes)
             {
-                const char *block = w + p * t->w_bytes;
-                if (l->scales > 1)
-                    of[p] = halves_at(l, block, in);
-                code_columns8(acc[p], l, block, in, of[p], table, x, ahead, up, sixteen, offsets,
+                v16 sums[CODE_ROWS_MAX];
+                UNROLL for (uint32_t r = 0; r < rows; r++) sums[r] = acc[p][r];
+                code_columns8(sums, t->layout, block, in, table, x, ahead, up, sixteen, offsets,
                               rows);
+                UNROLL for (uint32_t r = 0; r < rows; r++) acc[p][r] = sums[r];
             }
+            x += (size_t)t->rows * CODE_X_WORDS;
         }
     }
-    UNROLL for (uint32_t p = 0; p < panels; p++)
+    IN_TURN for (uint32_t p = 0; p < panels; p++)
     {
         UNROLL for (uint32_t r = 0; r < rows; r++)
             v_store_n(y + r * t->ldy + p * LANES, acc[p][r], p < panels - 1 ? LANES : last);
@@ -238,22 +270,81 @@ INLINE void code_panels8(const struct code_tile *t, const uint32_t first, const 
     float *y = t->y + first * t->ldy;
     const char *w = t->w;
     const struct v_bytes table = up >= UP_TABLE ? v_bytes(t->layout->table) : v_bytes(no_table);
-    uint32_t i = 0;
-    for (; rows <= CODE_ROWS_PANELS(up) && t->n - i > (CODE_PANELS - 1) * LANES;
-         w += CODE_PANELS * t->w_bytes) {
-        const uint32_t left = t->n - i - (CODE_PANELS - 1) * LANES;
-        code_panel8(t, w, y + i, left < LANES ? left : LANES, x, &table, up, sixteen, offsets,
-                    rows <= CODE_ROWS_PANELS(up) ? rows : 1, CODE_PANELS);
-        i += (CODE_PANELS - 1) * LANES + (left < LANES ? left : LANES);
+    const uint32_t most = rows <= CODE_ROWS_PANELS(up) ? CODE_PANELS : 1;
+    for (uint32_t i = 0; i < t->n; i += most * LANES, w += most * t->w_bytes) {
+        const uint32_t left = (t->n - i + LANES - 1) / LANES, panels = left < most ? left : most;
+        const uint32_t after = t->n - i - (panels - 1) * LANES,
+                       last = after < LANES ? after : LANES;
+        if (most > 1)
+            code_turns8(t, w, y + i, last, x, &table, up, sixteen, offsets, rows, panels);
+        else
+            code_panel8(t, w, y + i, last, x, &table, up, sixteen, offsets, rows);
     }
-    for (; i < t->n; i += LANES, w += t->w_bytes)
-        code_panel8(t, w, y + i, t->n - i < LANES ? t->n - i : LANES, x, &table, up, sixteen,
-                    offsets, rows, 1);
 }
 
-/* One function per layout. */
+#ifndef HAS_DOT_PAIRS
+/* A panel with many rows: its quads in registers, the rows' sums in memory. */
+INLINE void code_panel_many(const struct code_tile *t, const char *w, float *y, uint32_t n,
+                            const struct v_bytes *table, const int up, const bool sixteen,
+                            const bool offsets)
+{
+    const struct code_layout *l = t->layout;
+    const int32_t *x = t->x;
+    const uint32_t rows = t->rows, halves = sixteen ? 2 : 1;
+    v16 acc[CODE_ROWS_MAX];
+    IN_TURN for (uint32_t r = 0; r < rows; r++) acc[r] = v_set(0.0f);
+    for (uint32_t k = 0; k < t->k; k += CODE_COLS) {
+        const uint32_t in = k % CODE_BLOCK, block_k = k - in;
+        const char *block = w + (size_t)(k / CODE_BLOCK) * l->bytes;
+        const char *words = code_words(l, block, in, up);
+        const size_t ahead = code_ahead(t, block_k, 1);
+        if (in == 0)
+            code_fetch_scales(l, block + ahead, CODE_ROWS_MAX);
+        code_fetch_words(words + ahead, up, CODE_ROWS_MAX);
+        i16 quads[8];
+        UNROLL for (uint32_t e = 0; e < 4; e++)
+            code_eight(words, e, table, &quads[2 * e], &quads[2 * e + 1], up);
+        struct code_terms of[2];
+        UNROLL for (uint32_t h = 0; h < halves; h++) of[h] =
+            half_terms(l, block, in, h, sixteen, offsets);
+        IN_TURN for (uint32_t r = 0; r < rows; r++, x += CODE_X_WORDS)
+        {
+            UNROLL for (uint32_t h = 0; h < halves; h++)
+                half_row(acc + r, quads, x, h, of[h], sixteen, offsets, code_bits(up));
+        }
+    }
+    IN_TURN for (uint32_t r = 0; r < rows; r++) v_store_n(y + r * t->ldy, acc[r], n);
+}
+
+INLINE void code_many(const struct code_tile *t, const int up, const bool sixteen,
+                      const bool offsets)
+{
+    const struct v_bytes table = up >= UP_TABLE ? v_bytes(t->layout->table) : v_bytes(no_table);
+    const char *w = t->w;
+    for (uint32_t i = 0; i < t->n; i += LANES, w += t->w_bytes)
+        code_panel_many(t, w, t->y + i, t->n - i < LANES ? t->n - i : LANES, &table, up, sixteen,
+                        offsets);
+}
+#endif
+
+/* One function per layout, and beside it one for more rows than have functions of their own. */
+#ifdef HAS_DOT_PAIRS
+enum { CODE_ROWS_OWN = CODE_ROWS_MAX };
+#define CODE_MANY(name, up, sixteen, offsets)
+#define CODE_CALL(name) name(t)
+#else
+enum { CODE_ROWS_OWN = CODE_ROWS_FEW };
+#define CODE_MANY(name, up, sixteen, offsets)                                                      \
+    static __attribute__((noinline)) void name##_many(const struct code_tile *t)                   \
+    {                                                                                              \
+        code_many(t, up, sixteen, offsets);                                                        \
+    }
+#define CODE_CALL(name) t->rows > CODE_ROWS_OWN ? name##_many(t) : name(t)
+#endif
 #define CODE_ROWS(name, up, sixteen, offsets)                                                      \
-    EACH_ROWS(name, code_tile, CODE_ROWS_MAX, code_panels8, up, sixteen, offsets)
+    EACH_ROWS(name##_few, code_tile, CODE_ROWS_OWN, code_panels8, up, sixteen, offsets)            \
+    CODE_MANY(name##_few, up, sixteen, offsets)                                                    \
+    static void name(const struct code_tile *t) { CODE_CALL(name##_few); }
 #define CODE_LAYOUTS(up)                                                                           \
     CODE_ROWS(code_##up##_32, up, false, false)                                                    \
     CODE_ROWS(code_##up##_16, up, true, false)
@@ -389,7 +480,11 @@ INLINE void wide_columns(v16 *acc, const char *wide, const int32_t *x, const boo
     i16 w[8];
     UNROLL for (uint32_t i = 0; i < 8; i++) w[i] = i_load(wide + (size_t)i * STEP_BYTES);
     UNROLL for (uint32_t h = 0; h < halves; h++)
-        half_rows(acc, w, x, h, wide_terms(wide, h), sixteen, offsets, bits, rows);
+    {
+        const struct code_terms of = wide_terms(wide, h);
+        UNROLL for (uint32_t r = 0; r < rows; r++)
+            half_row(acc + r, w, x + r * CODE_X_WORDS, h, of, sixteen, offsets, bits);
+    }
 }
 #endif
 

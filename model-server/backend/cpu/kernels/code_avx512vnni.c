@@ -4,9 +4,9 @@
 
 #define ISA(op) k_##op##_avx512vnni
 
-/* 32 registers. Packed: the sums and outputs of eight rows. Unpacked, and packed with more rows: a
- * group's weights in 8, 16 outputs, one row's sum at a time. */
-enum { CODE_ROWS_MAX = 16, CODE_ROWS_FEW = 8, WIDE_ROWS_MAX = 16, CODE_ROWS_TWO = 4 };
+/* 32 registers. Packed: the sums and outputs of four rows. Packed with more rows: a group's weights
+ * in 8, outputs in memory, one row's sum at a time. Unpacked: the same with 16 outputs. */
+enum { CODE_ROWS_MAX = 16, CODE_ROWS_FEW = 4, WIDE_ROWS_MAX = 16, CODE_ROWS_TWO = 4 };
 #define CODE_ROWS_PANELS(up) 4
 #define CODE_ROWS_FAR        4
 /* Not _mm512_dpbusd_epi32(): see int_avx512vnni.c. */
