@@ -69,8 +69,10 @@ static const struct pooled_task *task_of(const char *name, enum model_task has)
     return NULL;
 }
 
-/* Queries and documents of late interaction; without the word texts are as they are. */
-static enum text_late read_late(struct body *b, struct object root, struct texts_ask *ask)
+/* Queries and documents of late interaction; without the word, and for other models, texts are as
+ * they are. */
+static enum text_late read_late(struct body *b, struct object root, struct texts_ask *ask,
+                                enum model_task has)
 {
     const char *word = body_str(b, root, "input_type", false);
     const enum text_late late = !word                       ? LATE_NONE
@@ -79,8 +81,10 @@ static enum text_late read_late(struct body *b, struct object root, struct texts
                                                             : LATE_NONE;
     if (word && !late)
         body_fail(b, root, "input_type", "`input_type` must be query or document");
-    if (!late || b->failed)
-        return late;
+    else if (word && has != TASK_TOKEN_EMBED)
+        body_warn(b, "input_type has no effect with this model");
+    if (!late || b->failed || has != TASK_TOKEN_EMBED)
+        return LATE_NONE;
     struct text_input *in = ARENA_NEW(b->arena, struct text_input, ask->n);
     if (!in)
         body_nomem(b, root, "input");
@@ -108,8 +112,7 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
     q->activation =
         body_opt_bool(b, root, "use_activation", body_opt_bool(b, root, "normalize", true));
     body_truncate(b, root, ask);
-    if (has == TASK_TOKEN_EMBED)
-        q->late = read_late(b, root, ask);
+    q->late = read_late(b, root, ask, has);
     return ask->all ? TEXTS_MOST_LATE : MOST_INPUTS;
 }
 
