@@ -106,6 +106,7 @@ def test_voyage_rerank(reranker):
     assert r["object"] == "list" and "results" not in r and r["usage"] == jina["usage"]
     assert r["data"] == [{**x, "document": x["document"]["text"]} for x in jina["results"]]
     assert len(reranker.post("/v1/rerank", {"query": "What?", "documents": DOCUMENTS, "top_k": None, "truncation": True}).json()["data"]) == 3
+    assert len(reranker.post("/v1/rerank", {"query": "What?", "documents": DOCUMENTS, "top_n": 1, "truncation": True}).json()["data"]) == 1
     refused = reranker.post("/v1/rerank", {"query": "What?", "documents": ["the sun " * 400], "truncation": False})
     assert refused.status_code == 400
 

@@ -77,7 +77,7 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
     const char *query = body_str(b, root, "query", true);
     q->documents = body_documents(b, root, "documents", &q->n);
     q->voyage = json_get(b->root, "top_k") || json_get(b->root, "truncation");
-    const char *most_key = q->voyage ? "top_k" : "top_n";
+    const char *most_key = json_get(b->root, "top_k") ? "top_k" : "top_n";
     const struct opt_u64 top = body_u32(b, root, most_key);
     q->texts = body_opt_bool(b, root, "return_documents", false);
     ask->truncate = body_opt_bool(b, root, "truncation", true); /* as Cohere's API */
