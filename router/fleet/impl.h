@@ -125,6 +125,8 @@ struct fleet_entry *fleet_fail_queue(struct fleet *f, const char *why);
 /* The same for texts. Pass the result to fleet_settle_texts(). */
 struct fleet_texts *fleet_dispatch_texts(struct fleet *f);
 struct fleet_texts *fleet_fail_texts(struct fleet *f, const char *why);
+/* A replica is ready: sends it what waits, texts too. Releases the lock meanwhile. */
+void fleet_send_waiting(struct fleet *f);
 void fleet_publish_queue(struct fleet *f); /* the gauge of all that waits above the replicas */
 
 /* The fleet's adapters are those of the first replica. False: out of memory. */

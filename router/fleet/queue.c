@@ -398,21 +398,29 @@ void replica_lost(void *arg)
     pthread_mutex_unlock(&p->fleet->lock);
 }
 
+void fleet_send_waiting(struct fleet *f)
+{
+    struct fleet_entry *ended = fleet_dispatch(f);
+    struct fleet_texts *texts = fleet_dispatch_texts(f);
+    pthread_mutex_unlock(&f->lock);
+    fleet_settle(ended);
+    fleet_settle_texts(texts);
+    pthread_mutex_lock(&f->lock);
+}
+
 void replica_back(void *arg)
 {
     struct replica *p = arg;
-    pthread_mutex_lock(&p->fleet->lock);
+    struct fleet *f = p->fleet;
+    pthread_mutex_lock(&f->lock);
     p->up = true;
     p->silent = false;
-    p->stale = p->fleet->uses.list != NULL; /* they may have been changed meanwhile */
+    p->stale = f->uses.list != NULL; /* they may have been changed meanwhile */
     pthread_cond_signal(&p->turn);
     prefixes_clear(&p->prefixes);
-    fleet_reset_computed(p->fleet);
-    struct fleet_entry *ended = fleet_dispatch(p->fleet);
-    struct fleet_texts *texts = fleet_dispatch_texts(p->fleet);
-    pthread_mutex_unlock(&p->fleet->lock);
-    fleet_settle(ended);
-    fleet_settle_texts(texts);
+    fleet_reset_computed(f);
+    fleet_send_waiting(f);
+    pthread_mutex_unlock(&f->lock);
 }
 
 static bool keep(struct fleet_entry *e, const struct gen_resume *g)

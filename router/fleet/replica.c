@@ -241,10 +241,7 @@ static void refresh(struct replica *p, struct infer *i)
     fleet_unlock_adapters(f);
     if (same) {
         p->stale = false;
-        struct fleet_entry *ended = fleet_dispatch(f);
-        pthread_mutex_unlock(&f->lock);
-        fleet_settle(ended);
-        pthread_mutex_lock(&f->lock);
+        fleet_send_waiting(f);
     } else if (p->up && !p->over) {
         note_failure(p, &e, true);
         if (p->n_waiting + p->n_running == 0)
@@ -259,13 +256,8 @@ static void refresh(struct replica *p, struct infer *i)
 static void serve(struct replica *p, struct infer *i)
 {
     struct fleet *f = p->fleet;
-    struct fleet_entry *ended = fleet_dispatch(f);
-    struct fleet_texts *texts = fleet_dispatch_texts(f);
-    pthread_mutex_unlock(&f->lock);
-    fleet_settle(ended);
-    fleet_settle_texts(texts);
+    fleet_send_waiting(f);
     infer_on_lost(i, on_lost_for_good, p);
-    pthread_mutex_lock(&f->lock);
     while (!p->over && goes_on(p))
         if (p->stale && p->up)
             refresh(p, i);
