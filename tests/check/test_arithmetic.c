@@ -41,7 +41,7 @@ static void compute(struct results *r, const struct device_options *o, const str
     ops->arithmetic(d, s->rounds, r->text, sizeof(r->text));
     run_sequence(d, s, LEN, false, r->attention);
     assert_true(attention_error(s, LEN - 1, 0, r->attention + (size_t)(LEN - 1) * HEADS * DIM) <
-                0.05);
+                0.25);
     multiply(d, m, x, r->product);
     ops->close(d);
 }
