@@ -69,7 +69,8 @@ void tok_frame(const struct tokenizer *t, const struct tok_part *a, const struct
     if (!b) {
         put(&w, p->before, p->before_n, 0);
         put(&w, a->id, a->n, 0);
-        put(&w, p->after, p->after_n, 0);
+        for (uint32_t i = 0; i < p->after_n; i++)
+            put(&w, &p->after[i], 1, p->after_types[i]);
         return;
     }
     for (uint32_t i = 0; i < p->pair_n; i++) {
@@ -80,4 +81,12 @@ void tok_frame(const struct tokenizer *t, const struct tok_part *a, const struct
             put(&w, item->text == POST_FIRST ? a->id : b->id,
                 item->text == POST_FIRST ? a->n : b->n, item->type);
     }
+}
+
+const uint8_t *tok_frame_types(const uint8_t *types, uint32_t n)
+{
+    uint8_t any = 0;
+    for (uint32_t i = 0; i < n; i++)
+        any |= types[i];
+    return any ? types : NULL;
 }

@@ -21,4 +21,6 @@ uint32_t tok_frame_first(const struct tokenizer *t, const struct tok_part *a,
 /* Writes ids, and types if not NULL, of the whole: a->n + b->n + tok_frame_special() each. */
 void tok_frame(const struct tokenizer *t, const struct tok_part *a, const struct tok_part *b,
                uint32_t *ids, uint8_t *types);
+/* Those types [n], or NULL if all are 0, which is what models take that have none. */
+const uint8_t *tok_frame_types(const uint8_t *types, uint32_t n);
 #endif

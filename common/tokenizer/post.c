@@ -9,6 +9,7 @@ void post_free(struct post *p)
 {
     free(p->before);
     free(p->after);
+    free(p->after_types);
     free(p->pair);
     *p = (struct post){0};
 }
@@ -26,6 +27,17 @@ static int push(uint32_t **list, uint32_t *n, uint32_t id, bool front, struct er
     v[front ? 0 : *n] = id;
     ++*n;
     return 0;
+}
+
+/* `type`: of the token behind a single text. */
+static int push_after(struct post *p, uint32_t id, double type, struct err *e)
+{
+    uint8_t *v = realloc(p->after_types, p->after_n + (size_t)1);
+    if (!v)
+        return err_nomem(e);
+    p->after_types = v;
+    v[p->after_n] = type > 0 && type < 256 ? (uint8_t)type : 0;
+    return push(&p->after, &p->after_n, id, false, e);
 }
 
 static int special_id(const cJSON *v, uint32_t *id, struct err *e)
@@ -135,10 +147,22 @@ static int known_pair(struct post *p, uint32_t cls, uint32_t sep, bool roberta, 
                : 0;
 }
 
+/* Special tokens behind a single text, with their types. */
+static int add_behind(struct post *p, const cJSON *item, const cJSON *table, struct err *e)
+{
+    const double type = json_num(json_get(item, "SpecialToken"), "type_id", 0);
+    uint32_t *ids = NULL, n = 0;
+    int rc = add_special(item, table, &ids, &n, e);
+    for (uint32_t i = 0; rc == 0 && i < n; i++)
+        rc = push_after(p, ids[i], type, e);
+    free(ids);
+    return rc;
+}
+
 static int template(struct post *p, const cJSON *j, struct err *e)
 {
     const cJSON *single = json_get(j, "single"), *table = json_get(j, "special_tokens"), *item;
-    uint32_t *before = NULL, *after = NULL, before_n = 0, after_n = 0;
+    uint32_t *before = NULL, before_n = 0;
     bool seen = false;
     int rc = 0;
     if (!cJSON_IsArray(single))
@@ -150,17 +174,15 @@ static int template(struct post *p, const cJSON *j, struct err *e)
                 rc = err_set(e, ERR_VALIDATION, "single: the text occurs twice");
             seen = true;
         } else if (rc == 0) {
-            rc = add_special(item, table, seen ? &after : &before, seen ? &after_n : &before_n, e);
+            rc = seen ? add_behind(p, item, table, e)
+                      : add_special(item, table, &before, &before_n, e);
         }
     }
     for (uint32_t i = before_n; rc == 0 && i-- > 0;)
         rc = push(&p->before, &p->before_n, before[i], true, e);
-    for (uint32_t i = 0; rc == 0 && i < after_n; i++)
-        rc = push(&p->after, &p->after_n, after[i], false, e);
     if (rc == 0 && !seen)
         rc = err_set(e, ERR_VALIDATION, "single: the text does not stand in it");
     free(before);
-    free(after);
     return rc ? rc : pair_template(p, j, e);
 }
 
@@ -172,8 +194,7 @@ static int add_pair(struct post *p, const cJSON *j, bool roberta, struct err *e)
         return err_wrap(e, "cls");
     if (special_id(cJSON_GetArrayItem(json_get(j, "sep"), 1), &sep, e) != 0)
         return err_wrap(e, "sep");
-    return push(&p->before, &p->before_n, cls, true, e) != 0 ||
-                   push(&p->after, &p->after_n, sep, false, e) != 0
+    return push(&p->before, &p->before_n, cls, true, e) != 0 || push_after(p, sep, 0, e) != 0
                ? -1
                : known_pair(p, cls, sep, roberta, e);
 }

@@ -22,6 +22,7 @@ struct post_item {
 /* The post-processor: special tokens around a text, and trimming of offsets. */
 struct post {
     uint32_t *before, *after; /* special tokens */
+    uint8_t *after_types;     /* [after_n]: XLNet's last token has a type of its own */
     uint32_t before_n, after_n;
     struct post_item *pair; /* for two texts: [pair_n], each text once */
     uint32_t pair_n;

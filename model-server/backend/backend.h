@@ -121,6 +121,12 @@ struct attn {
     const float *apart;
     const uint32_t *at;
     uint32_t buckets;
+    /* Not NULL: `apart` is [T, n_heads, buckets], q times a vector per bucket alone, and this
+     * [n_heads, buckets] is added to it (Transformer-XL, arXiv 1901.02860). The last bucket is of
+     * no distance: with `kinds` [T] it is added where those of query and key differ (XLNet, arXiv
+     * 1906.08237). */
+    const float *apart_bias;
+    const uint32_t *kinds;
     /* [n_heads] a logit per head without a value: exp(sink) is added to the sum of a row's
      * weights (attention sinks, arXiv 2309.17453, learned as in arXiv 2508.10925). NULL: none. */
     const float *sinks;

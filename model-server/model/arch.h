@@ -61,6 +61,19 @@ enum role {
     W_NARROW_NORM,
     W_NARROW_OUT,
     W_NARROW_OUT_NORM,
+    W_RELATIVE, /* MIXER_RELATIVE, whole names, as those of W_Q, W_K, W_V and W_O then are: the
+                   matrix of distances, summands of q with keys, with distances and with types, and
+                   vectors of equal and of other types */
+    W_RELATIVE_KEY_BIAS,
+    W_RELATIVE_BIAS,
+    W_RELATIVE_TYPE_BIAS,
+    W_RELATIVE_TYPES,
+    W_SPAN_DEPTH, /* MIXER_SPAN_CONV: a number of each channel and token, the matrix that follows
+                     and its summands, a whole name; the matrix of kernels and that of values */
+    W_SPAN_POINT,
+    W_SPAN_BIAS,
+    W_SPAN_KERNEL,
+    W_SPAN_VALUE,
     W_ATTN_GATE,      /* of ATTN_GATE_APART and ATTN_GATE_BY_HEAD, but not mla_spec.gate_beside */
     W_ATTN_GATE_BIAS, /* of decoder_spec.attn_gate_bias, a whole name */
     W_Q_A,            /* latent attention */

@@ -174,6 +174,7 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, const struct r
     const struct decoder_part all = {0, b->n_tokens, b->n_tokens};
     const struct stage *g = &d->stage;
     const struct residual_ops *x = residual_of(&d->spec);
+    d->step = b;
     if (g->begins ? x->begin(d, &all, e) : stage_take_rows(d, b->n_tokens, e))
         return -1;
     decoder_enter_layer(d, g->first, &all);

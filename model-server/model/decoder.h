@@ -33,6 +33,7 @@ struct scratch {
     void *mixer, *ffn;           /* work memory of the sublayer that needs most */
     float *rope[SPEC_MAX_ROPES]; /* [T, dim] */
     float *q_scale;              /* [T] with spec.q_growth */
+    uint32_t *kinds;             /* [T] types of tokens, with spec.relative */
     uint32_t *top;               /* [T, mla.index.top] with mla.index: the last selection */
     float *hidden;               /* [T, draft.width] rows for a draft head */
     float *out;                  /* [O, hidden] */
@@ -123,6 +124,7 @@ struct decoder {
     struct weight *altup_in[ALTUP_MOST], *altup_out[ALTUP_MOST]; /* [hidden, hidden] of streams from
                                                                     1 on: from stream 0, and back */
     struct first_conv *first_conv;   /* with spec.first_conv (first_conv.h); or NULL */
+    const struct ragged *step;       /* whose layers run, for mixers that end it and begin others */
     struct trigram *trigram;         /* with spec.embed_trigram (trigram.h); or NULL */
     struct stack_start *stack_start; /* with spec.two_stacks; or NULL */
     struct mixed_last *mixed_last;   /* with spec.mix, in the last stage; or NULL */

@@ -34,9 +34,24 @@ static int upload_q_scale(struct decoder *d, const struct ragged *b, struct err 
     return d->ops->upload(d->dev, s->q_scale, s->host, b->n_tokens * sizeof(float), e);
 }
 
+/* Positions of each type follow those of the one before. */
+static int upload_kinds(struct decoder *d, const struct ragged *b, struct err *e)
+{
+    struct scratch *s = &d->scratch;
+    const uint32_t rows = spec_position_rows(&d->spec);
+    uint32_t *kinds = (uint32_t *)(void *)s->host;
+    if (!d->spec.relative.reach)
+        return 0;
+    for (uint32_t i = 0; i < b->n_tokens; i++)
+        kinds[i] = b->pos[i] / rows;
+    return d->ops->upload(d->dev, s->kinds, kinds, b->n_tokens * sizeof(*kinds), e);
+}
+
 int decoder_upload_positions(struct decoder *d, const struct ragged *b, struct err *e)
 {
-    return decoder_upload_ropes(d, b, e) || upload_q_scale(d, b, e) ? -1 : 0;
+    if (decoder_upload_ropes(d, b, e) || upload_q_scale(d, b, e))
+        return -1;
+    return upload_kinds(d, b, e);
 }
 
 /* Only steps with images need it. */

@@ -87,7 +87,9 @@ static const struct sublayer_ops *const mixers[MIXER_N] = {[MIXER_ATTENTION] = &
                                                            [MIXER_CCA] = &mixer_cca,
                                                            [MIXER_DIFFERENCE] = &mixer_difference,
                                                            [MIXER_RWKV] = &mixer_rwkv,
-                                                           [MIXER_NARROW] = &mixer_narrow};
+                                                           [MIXER_NARROW] = &mixer_narrow,
+                                                           [MIXER_RELATIVE] = &mixer_relative,
+                                                           [MIXER_SPAN_CONV] = &mixer_span_conv};
 
 static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
 {

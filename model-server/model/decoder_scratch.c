@@ -51,7 +51,7 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     const size_t world = (size_t)d->split.world,
                  logits = decoder_has_head(d) ? d->split.vocab_most : 0;
     size_t at = 0;
-    float *top;
+    float *top, *kinds;
     at = place(&s->x, base, at, t, m->hidden);
     at = place(&s->n, base, at, t, m->hidden);
     at = place(&s->r, base, at, t, m->hidden);
@@ -75,6 +75,8 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
         at = place(&s->rope[i], base, at, t, rope_dim(d, i));
     at = place(&s->q_scale, base, at, t, m->q_growth.length > 0);
+    at = place(&kinds, base, at, t, m->relative.reach ? 1 : 0);
+    s->kinds = (uint32_t *)(void *)kinds;
     at = place(&top, base, at, t, selected_of(d));
     s->top = (uint32_t *)(void *)top;
     at = place(&s->hidden, base, at, t, d->draft.ops ? d->draft.plan.width : 0);

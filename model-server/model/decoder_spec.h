@@ -129,6 +129,12 @@ enum mixer_kind {
     /* Attention and feed-forwards of a narrow stream between two matrices (MobileBERT, arXiv
      * 2004.02984): struct narrow_spec. With NORM_NONE and no_ffn */
     MIXER_NARROW,
+    /* Attention whose queries are also multiplied by vectors of distances, and by one of tokens of
+     * another type (XLNet, arXiv 1906.08237): struct relative_spec */
+    MIXER_RELATIVE,
+    /* Attention beside a convolution whose kernels are made of each token and its neighbours
+     * (ConvBERT, arXiv 2008.02496): struct span_conv_spec */
+    MIXER_SPAN_CONV,
     MIXER_N,
     MIXER_NONE = MIXER_N
 };
@@ -434,6 +440,8 @@ struct decoder_spec {
     struct shared_spec shared;
     struct rwkv_spec rwkv;
     struct narrow_spec narrow;
+    struct relative_spec relative;
+    struct span_conv_spec span_conv;
     struct rope_spec rope[SPEC_MAX_ROPES];
     struct layer_spec layers[SPEC_MAX_LAYERS];
 };

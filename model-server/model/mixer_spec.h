@@ -76,6 +76,18 @@ struct narrow_spec {
     uint32_t width, ffns; /* width 0: no such layers */
 };
 
+/* MIXER_RELATIVE: distances beyond `reach` have its vectors. Vectors are sines and cosines, which a
+ * matrix of each layer projects. */
+struct relative_spec {
+    uint32_t reach; /* 0: no such layers */
+};
+
+/* MIXER_SPAN_CONV: a convolution of `taps` tokens, an odd number, for each head of attention, as
+ * wide as it. */
+struct span_conv_spec {
+    uint32_t taps; /* 0: no such layers */
+};
+
 /* Latent attention (arXiv 2405.04434): sizes of the parts of a head. */
 struct mla_spec {
     uint32_t q_rank;  /* rank of q's low-rank pair; 0: one matrix */

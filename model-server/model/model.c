@@ -327,7 +327,8 @@ static int choose_task(struct model *m, const char *dir, const struct model_opti
     const bool twice = s->attends_text && (task == TASK_CLASSIFY || task == TASK_RERANK);
     for (uint32_t i = 0; task != TASK_GENERATE && i < s->n_layers; i++)
         if (s->layers[i].mixer != MIXER_ATTENTION && s->layers[i].mixer != MIXER_NONE &&
-            s->layers[i].mixer != MIXER_NARROW && !(twice && s->layers[i].mixer == MIXER_CROSS))
+            s->layers[i].mixer != MIXER_NARROW && s->layers[i].mixer != MIXER_RELATIVE &&
+            s->layers[i].mixer != MIXER_SPAN_CONV && !(twice && s->layers[i].mixer == MIXER_CROSS))
             return err_set(e, ERR_VALIDATION,
                            "--task %s: layer %u of this %s model is not of plain attention",
                            model_task_name(task), i, m->info.type);

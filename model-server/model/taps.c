@@ -2,19 +2,13 @@
 #include "model-server/model/decoder_impl.h"
 #include <stdlib.h>
 
-void taps_free(struct decoder *d, struct taps *c)
-{
-    for (uint32_t j = 0; j < c->n; j++)
-        layer_free_weight(d, c->w[j]);
-    d->ops->free(d->dev, c->bias);
-    free(c->rows), free(c->marks);
-}
+void neighbours_free(struct neighbours *c) { free(c->rows), free(c->marks); }
 
-static int reserve(struct taps *c, uint32_t n, struct err *e)
+static int reserve(struct neighbours *c, uint32_t n, struct err *e)
 {
     if (n <= c->cap)
         return 0;
-    free(c->rows), free(c->marks);
+    neighbours_free(c);
     c->cap = 0;
     c->rows = malloc(n * sizeof(*c->rows));
     c->marks = malloc(n * sizeof(*c->marks));
@@ -24,10 +18,12 @@ static int reserve(struct taps *c, uint32_t n, struct err *e)
     return 0;
 }
 
-/* Rows t + by of the texts of `b`, for all t that have one; returns their number. */
-static uint32_t mark(struct taps *c, const struct ragged *b, int64_t by)
+int neighbours_begin(struct decoder *d, struct neighbours *c, const struct ragged *b, int64_t by,
+                     uint32_t *n, struct err *e)
 {
-    uint32_t n = 0;
+    *n = 0;
+    if (reserve(c, b->n_tokens, e))
+        return -1;
     for (uint32_t i = 0; i < b->n_spans; i++) {
         const struct span *s = &b->spans[i];
         for (uint32_t k = 0; k < s->n; k++) {
@@ -35,33 +31,46 @@ static uint32_t mark(struct taps *c, const struct ragged *b, int64_t by)
             const bool has = at >= 0 && at < s->n;
             c->marks[s->first + k] = has ? (const float *)b : NULL; /* not read */
             if (has)
-                c->rows[n++] = s->first + (uint32_t)at;
+                c->rows[(*n)++] = s->first + (uint32_t)at;
         }
     }
-    return n;
+    if (!*n)
+        return 0;
+    c->step = *b;
+    c->step.out_rows = c->rows, c->step.n_out = *n;
+    c->step.given = c->marks;
+    return decoder_next_step(d, &c->step, e);
+}
+
+/* Marks are of the host, and the next ones overwrite them. */
+int neighbours_end(struct decoder *d, const struct ragged *b, struct err *e)
+{
+    return decoder_next_step(d, b, e);
+}
+
+void taps_free(struct decoder *d, struct taps *c)
+{
+    for (uint32_t j = 0; j < c->n; j++)
+        layer_free_weight(d, c->w[j]);
+    d->ops->free(d->dev, c->bias);
+    neighbours_free(&c->rows);
 }
 
 int taps_run(struct decoder *d, struct taps *c, const struct ragged *b, float *y, const float *x,
              float *some, float *part, struct err *e)
 {
     const uint32_t half = c->n / 2;
-    if (reserve(c, b->n_tokens, e))
-        return -1;
     d->ops->linear(d->dev, y, x, b->n_tokens, c->w[half], c->bias);
     for (uint32_t j = 0; j < c->n; j++) {
-        const uint32_t n = j == half ? 0 : mark(c, b, (int64_t)j - half);
-        struct ragged step = *b;
+        uint32_t n = 0;
+        if (j != half && neighbours_begin(d, &c->rows, b, (int64_t)j - half, &n, e))
+            return -1;
         if (!n)
             continue;
-        step.out_rows = c->rows, step.n_out = n;
-        step.given = c->marks;
-        if (decoder_next_step(d, &step, e))
-            return -1;
         d->ops->gather_out(d->dev, some, x, c->in);
         d->ops->linear(d->dev, part, some, n, c->w[j], NULL);
         d->ops->give_rows(d->dev, y, part, c->out, true);
-        if (decoder_next_step(d, b,
-                              e)) /* its marks are of the host, and the next ones overwrite them */
+        if (neighbours_end(d, b, e))
             return -1;
     }
     return 0;

@@ -1,22 +1,36 @@
-/* taps.h - a convolution over the tokens of each text: y[t] = sum over j of w[j] x[t + j - n / 2],
- * plus a bias, where x outside of the text is 0.
+/* taps.h - neighbours of the tokens of each text: rows that are moved by some tokens, and a
+ * convolution, y[t] = sum over j of w[j] x[t + j - n / 2] plus a bias. What is outside of the text
+ * is 0.
  *
- * One product for each j, of the rows that have such a neighbour. The bits of a row depend on its
- * text alone. One thread. */
+ * gather_out() takes rows and give_rows() writes them, in steps of their own, so no backend has to
+ * know of neighbours. The bits of a row depend on its text alone. One thread. */
 #ifndef MODEL_SERVER_MODEL_TAPS_H
 #define MODEL_SERVER_MODEL_TAPS_H
 #include "model-server/backend/backend.h"
 
 struct decoder; /* decoder.h */
 
+/* Memory of a step with other rows; zero at first. */
+struct neighbours {
+    uint32_t cap;
+    uint32_t *rows;      /* [cap] rows that are read */
+    const float **marks; /* [cap] not NULL: rows that are written */
+    struct ragged step;
+};
+/* Within the step `b` of whole texts: begins a step in which gather_out() takes the rows that are
+ * `by` tokens after some row, and give_rows() writes the latter. *n: how many there are. Without
+ * any, no step begins. neighbours_end() goes back to `b`. -1: an error. */
+int neighbours_begin(struct decoder *d, struct neighbours *c, const struct ragged *b, int64_t by,
+                     uint32_t *n, struct err *e);
+int neighbours_end(struct decoder *d, const struct ragged *b, struct err *e);
+void neighbours_free(struct neighbours *c); /* what it points to */
+
 enum { TAPS_MOST = 63 };
 struct taps {
     uint32_t n, in, out;         /* tokens, an odd number; widths of x and y */
     struct weight *w[TAPS_MOST]; /* [n] of [out, in] */
     float *bias;                 /* [out] */
-    uint32_t cap;                /* of the next two */
-    uint32_t *rows;              /* rows of a step that are read */
-    const float **marks;         /* not NULL: rows that are written */
+    struct neighbours rows;
 };
 
 /* Within the step `b` of whole texts: y [tokens][out] of x [tokens][in]. `some` [tokens][in] and

@@ -224,6 +224,7 @@ static const struct recipe {
     {"pre_classifier", NULL, "classifier", HEAD_RELU, NULL, NULL}, /* DistilBERT */
     {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "electra.", NULL},
     {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "roformer.", "hidden_act"},
+    {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "convbert.", "hidden_act"},
     {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU_TANH, "bert.",
      "hidden_act"}, /* BigBird */
     {"classifier.dense", NULL, "classifier.out_proj", HEAD_TANH, NULL, NULL},
@@ -233,6 +234,8 @@ static const struct recipe {
      NULL}, /* BART */
     {"head.dense", "head.norm", "classifier", HEAD_GELU, NULL, "classifier_activation"},
     {NULL, NULL, "score", HEAD_PLAIN, NULL, NULL},
+    {"sequence_summary.summary", NULL, "logits_proj", HEAD_TANH, NULL,
+     "summary_activation"},                                                     /* XLNet */
     {NULL, NULL, "sequence_summary.summary", HEAD_PLAIN, "transformer.", NULL}, /* XLM */
     {"cls", "cls.norm", "cls.output", HEAD_GELU, "model.", NULL}, /* in GGUF: ModernBERT */
     {"cls", NULL, "cls.output", HEAD_RELU, "distilbert.", NULL},
@@ -382,6 +385,13 @@ static int by_temperature(struct text_head *h, const struct text_head_options *o
     return 0;
 }
 
+/* XLNet: the row that its summary is made of. */
+static unsigned summary_pooling(const cJSON *config)
+{
+    const char *of = json_str(config, "summary_type", "last");
+    return strcmp(of, "first") == 0 ? POOL_CLS : strcmp(of, "mean") == 0 ? POOL_MEAN : POOL_LAST;
+}
+
 static int classifier(struct text_head *h, const struct text_head_options *o, const cJSON *config,
                       struct err *e)
 {
@@ -393,6 +403,8 @@ static int classifier(struct text_head *h, const struct text_head_options *o, co
         nemotron || strcmp(json_str(config, "classifier_pooling", "cls"), "mean") == 0;
     const bool decoder = !o->both_ways || !json_bool(config, "is_causal", true);
     h->pooling = decoder ? POOL_LAST : mean ? POOL_MEAN : POOL_CLS;
+    if (r && strcmp(r->last, "logits_proj") == 0)
+        h->pooling = summary_pooling(config);
     enum head_act act = HEAD_PLAIN;
     if (r && (named_act(config, r->key, r->act, &act, e) ||
               (r->first && add_stage(h, o->c, first, act, e)) ||

@@ -56,11 +56,11 @@ int embed_frame(const struct encoding *x, struct tok_part *a, struct tok_part *b
         return -1;
     const uint32_t n = a->n + (b ? b->n : 0) + around;
     uint32_t *ids = ARENA_NEW(&x->c->arena, uint32_t, n + (size_t)1);
-    uint8_t *types = b ? ARENA_NEW(&x->c->arena, uint8_t, n + (size_t)1) : NULL;
-    if (!ids || (b && !types))
+    uint8_t *types = ARENA_NEW(&x->c->arena, uint8_t, n + (size_t)1);
+    if (!ids || !types)
         return err_nomem(x->e);
     tok_frame(t, a, b, ids, types);
-    *out = (struct embed_text){.ids = ids, .types = types, .n = n};
+    *out = (struct embed_text){.ids = ids, .types = tok_frame_types(types, n), .n = n};
     return 0;
 }
 

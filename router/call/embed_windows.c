@@ -48,7 +48,7 @@ static int frame(struct call *c, const struct text_windows *w, uint32_t i,
         return err_nomem(e);
     tok_frame(t, a, b, ids, types);
     v->at = tok_frame_first(t, a, b);
-    w->in[i] = (struct text_input){.ids = ids, .n_ids = n, .types = b ? types : NULL};
+    w->in[i] = (struct text_input){.ids = ids, .n_ids = n, .types = tok_frame_types(types, n)};
     return 0;
 }
 

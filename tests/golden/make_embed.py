@@ -154,6 +154,17 @@ CASES = {
     "mobilebert_tokens": dict(model_type="mobilebert", embedding_size=16, intra_bottleneck_size=32, type_vocab_size=2, num_labels=5, kind="tokens",
                               much=0.1),
     "mobilebert_answers": dict(model_type="mobilebert", embedding_size=16, intra_bottleneck_size=32, type_vocab_size=2, kind="answers", much=0.1),
+    # distances and types of tokens alone; distances of more than 20 tokens are alike; summaries of the last token and of the mean
+    "xlnet": dict(model_type="xlnet", d_model=64, n_layer=4, n_head=4, d_inner=96, kind="mean", much=0.1),
+    "xlnet_classify": dict(model_type="xlnet", d_model=64, n_layer=4, n_head=4, d_inner=96, clamp_len=20, num_labels=3, ff_activation="relu",
+                           kind="classify", much=0.1),
+    "xlnet_mean": dict(model_type="xlnet", d_model=64, n_layer=4, n_head=4, d_inner=96, summary_type="mean", num_labels=1, kind="classify", much=0.1),
+    "xlnet_tokens": dict(model_type="xlnet", d_model=64, n_layer=4, n_head=4, d_inner=96, num_labels=5, kind="tokens", much=0.1),
+    # convolutions of nine and of five neighbours; groups of the feed-forward
+    "convbert": dict(model_type="convbert", embedding_size=32, type_vocab_size=2, num_attention_heads=8, num_groups=2, kind="mean"),
+    "convbert_classify": dict(model_type="convbert", embedding_size=64, type_vocab_size=2, num_attention_heads=8, conv_kernel_size=5, num_labels=3,
+                              hidden_act="relu", kind="classify"),
+    "convbert_tokens": dict(model_type="convbert", embedding_size=64, type_vocab_size=2, num_attention_heads=8, num_labels=5, kind="tokens"),
     "bert_generation": dict(model_type="bert-generation", kind="mean"),
     # a table with more positions than texts may have
     "big_bird": dict(model_type="big_bird", block_size=16, num_random_blocks=2, rescale_embeddings=True, use_bias=False, kind="mean", much=0.1),
@@ -298,7 +309,7 @@ def renamed(state, pairs):
     return out
 
 
-TYPED = ("bert", "electra", "albert", "ernie", "rembert", "megatron-bert", "big_bird", "squeezebert", "mobilebert")
+TYPED = ("bert", "electra", "albert", "ernie", "rembert", "megatron-bert", "big_bird", "squeezebert", "mobilebert", "xlnet", "convbert")
 QKV = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]
 
 
@@ -464,6 +475,8 @@ def make(name, case):
         case = dict(case, d_model=64, encoder_layers=3, decoder_layers=4, encoder_attention_heads=4, decoder_attention_heads=8,
                     encoder_ffn_dim=96, decoder_ffn_dim=128, eos_token_id=2)
     usual = {k: v for k, v in COMMON.items() if kind != "both" or not k.startswith(("hidden", "interm", "num"))}
+    if case["model_type"] == "xlnet":  # its class refuses the key
+        usual.pop("max_position_embeddings")
     config = AutoConfig.for_model(**{
     **usual, **case, **({ "num_labels" : labels } if labels else {})})
     config._attn_implementation = "eager"

@@ -147,6 +147,25 @@ static void add_apart(const struct attn_job *j, const struct rows *r, float *s,
     }
 }
 
+/* The same by numbers of the query alone, and by kinds of tokens. */
+static void add_relative(const struct attn_job *j, const struct rows *r, float *s,
+                         const struct range *a, uint32_t lo, uint32_t hi, uint32_t row)
+{
+    const struct attn *p = j->p;
+    const size_t head = row_head(j, r, row), token = row_token(j, r, row);
+    const int64_t reach = p->reach, pos = row_pos(j, r, row);
+    const float *of = p->apart + (token * p->n_heads + head) * p->buckets;
+    const float *bias = p->apart_bias + head * p->buckets;
+    const uint32_t *kinds = p->kinds ? p->kinds + r->span->first + a->begin : NULL;
+    const float differs = of[p->buckets - 1] + bias[p->buckets - 1];
+    for (uint32_t i = lo; i < hi; i++) {
+        const int64_t far = pos - a->begin - i;
+        const uint32_t at = p->at[(far < -reach ? -reach : far > reach ? reach : far) + reach];
+        const bool other = kinds && kinds[i] != p->kinds[token];
+        s[i] = fmaf(of[at] + bias[at] + (other ? differs : 0), p->scale, s[i]);
+    }
+}
+
 struct kv_seen attn_weigh_row(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                               const struct range *a, uint32_t row)
 {
@@ -172,7 +191,9 @@ struct kv_seen attn_weigh_row(const struct attn_job *j, const struct rows *r, st
     }
     if (j->p->near)
         add_near(j, s, a->begin, lo, hi, pos, row_head(j, r, row));
-    if (j->p->apart)
+    if (j->p->apart_bias)
+        add_relative(j, r, s, a, lo, hi, row);
+    else if (j->p->apart)
         add_apart(j, r, s, a, lo, hi, row);
     uint32_t from = lo & ~(uint32_t)(LANES - 1), to = (hi + LANES - 1) & ~(uint32_t)(LANES - 1);
     for (uint32_t i = from; i < lo; i++)

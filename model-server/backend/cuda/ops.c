@@ -352,6 +352,8 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                           .apart = p->apart,
                           .at = p->at,
                           .buckets = p->buckets,
+                          .apart_bias = p->apart_bias,
+                          .kinds = p->kinds,
                           .sinks = p->sinks,
                           .q_stride = q_stride,
                           .tokens = d->batch->n_tokens,

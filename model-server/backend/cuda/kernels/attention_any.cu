@@ -43,6 +43,12 @@ static __device__ float apart_bias(const attn_args &a, uint32_t head, uint32_t q
 {
     const int reach = (int)a.reach, near = far < -reach ? -reach : far > reach ? reach : far;
     const uint32_t at = a.at[near + reach];
+    if (a.apart_bias) {
+        const float *of = a.apart + ((size_t)query * a.n_heads + head) * a.buckets;
+        const float *bias = a.apart_bias + (size_t)head * a.buckets;
+        const bool other = a.kinds && a.kinds[query] != a.kinds[key];
+        return of[at] + bias[at] + (other ? of[a.buckets - 1] + bias[a.buckets - 1] : 0.0f);
+    }
     const size_t each = (size_t)3 * a.n_heads * a.buckets;
     return a.apart[query * each + (size_t)head * a.buckets + at] +
            a.apart[key * each + (size_t)(a.n_heads + head) * a.buckets + at];

@@ -22,8 +22,8 @@ struct attn_args {
     const struct span_view *spans;
     const uint32_t *tables, *span_of; /* span_of: [tokens] */
     const struct row_tile *tiles;
-    const float *alibi, *sinks, *near, *apart;
-    const uint32_t *at;
+    const float *alibi, *sinks, *near, *apart, *apart_bias;
+    const uint32_t *at, *kinds;
     float *part_o;     /* [tile][kv head][segment][rows][dim] */
     float *part_ml;    /* [tile][kv head][segment][rows][2] */
     uint32_t *tickets; /* [tile][kv head] zeros: attn_split merges; NULL: attn_merge merges */

@@ -38,7 +38,11 @@ static inline int configure(const char *keys, const char *base, struct decoder_s
     "128,\"vocab_size\":320,\"max_position_embeddings\":512"
 #define NARROW                                                                                     \
     "\"model_type\":\"mobilebert\",\"embedding_size\":16,\"intra_bottleneck_size\":32," SIZES
-#define LLAMA "\"model_type\":\"llama\"," SIZES
+#define XLNET                                                                                      \
+    "\"model_type\":\"xlnet\",\"d_model\":64,\"n_layer\":2,\"n_head\":8,\"d_inner\":128,"          \
+    "\"vocab_size\":320"
+#define CONVBERT "\"model_type\":\"convbert\",\"embedding_size\":64," SIZES
+#define LLAMA    "\"model_type\":\"llama\"," SIZES
 
 #define GPT2 "\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":8,\"vocab_size\":320"
 #define GEMMA3N                                                                                    \
