@@ -19,6 +19,7 @@ struct row_job {
     const struct norm *norm;
     float *sum;
     enum act act;
+    bool add;
 };
 
 static void run_rows(struct device *d, range_fn *fn, struct row_job *job, uint32_t rows)
@@ -53,18 +54,30 @@ void cpu_embed(struct device *d, float *y, const struct weight *w, uint32_t firs
     run_rows(d, embed_rows, &j, d->batch->n_tokens);
 }
 
+/* Rows of x are in the order of the tokens that have one. */
+static void give_range(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct row_job *j = arg;
+    const float *const *given = j->d->batch->given, *x = j->x;
+    (void)thread;
+    for (size_t t = 0; t < begin; t++)
+        x += given[t] ? j->n : 0;
+    for (size_t t = begin; t < end; t++) {
+        if (!given[t])
+            continue;
+        if (j->add)
+            j->d->kern.axpy(j->y + t * j->n, x, 1.0f, j->n);
+        else
+            memcpy(j->y + t * j->n, x, j->n * sizeof(*x));
+        x += j->n;
+    }
+}
+
 void cpu_give_rows(struct device *d, float *y, const float *x, uint32_t n, bool add)
 {
-    const struct ragged *b = d->batch;
-    for (uint32_t t = 0; b->given && t < b->n_tokens; t++) {
-        if (!b->given[t])
-            continue;
-        if (add)
-            d->kern.axpy(y + (size_t)t * n, x, 1.0f, n);
-        else
-            memcpy(y + (size_t)t * n, x, n * sizeof(*y));
-        x += n;
-    }
+    struct row_job j = {.y = y, .x = x, .n = n, .add = add};
+    if (d->batch->given)
+        run_rows(d, give_range, &j, d->batch->n_tokens);
 }
 
 static void embed_pos_rows(void *arg, int thread, size_t begin, size_t end)

@@ -241,6 +241,7 @@ static int convolve(struct decoder *d, const struct span_conv *y, float *sum, co
     d->ops->beside(d->dev, sum, a->values, NULL, t, n);
     d->ops->linear(d->dev, a->by, weights, t, y->repeat[half], NULL);
     times(d, sum, t, n, a->by, n);
+    d->ops->beside(d->dev, a->moved, a->values, NULL, t, n); /* numbers that 0 makes 0 */
     for (uint32_t j = 0; j < taps; j++) {
         uint32_t some = 0;
         if (j != half && neighbours_begin(d, y->rows, b, (int64_t)j - half, &some, e))
@@ -248,7 +249,6 @@ static int convolve(struct decoder *d, const struct span_conv *y, float *sum, co
         if (!some)
             continue;
         /* rows without such a neighbour add 0 */
-        d->ops->beside(d->dev, a->moved, a->values, NULL, t, n);
         d->ops->logit_scale(d->dev, a->moved, t, n, 0, 0);
         d->ops->gather_out(d->dev, a->part, a->values, n);
         d->ops->give_rows(d->dev, a->moved, a->part, n, false);
