@@ -70,6 +70,8 @@ static const char *const dirs[] = {
     "build/golden/arch/mamba",
     "build/golden/arch/jamba",
     "build/golden/arch/plamo2",
+    "build/golden/arch/maple",
+    "build/golden/arch/plm",
     "build/golden/arch/kimi_linear",
     "build/golden/arch/bailing_hybrid",
     "build/golden/arch/minimax_m3",

@@ -177,18 +177,27 @@ SLIDE, FULL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
 
 def own(t, r, c, n, heads):
     """What depends on each other, by family."""
-    if t in ("gemma2", "gemma3_text", "cohere2", "exaone4", "gpt_oss", "olmo3", "cwm", "ministral", "gemma4_text", "llama", "qwen3", "qwen2",
-             "vaultgemma", "afmoe", "gemma3n_text", "exaone_moe", "smollm3_"):
+    if t in ("gemma2", "gemma3_text", "cohere2", "exaone4", "gpt_oss", "olmo3", "cwm", "ministral", "gemma4_text", "gemma4_unified_text", "llama", "qwen3", "qwen2",
+             "beam", "vaultgemma", "afmoe", "gemma3n_text", "exaone_moe", "smollm3_"):
         c["sliding_window"] = c.get("sliding_window") or 20
         if t not in ("llama", "qwen3", "qwen2"):
             c["layer_types"] = layer_types(r, t, n, [SLIDE, FULL])
         elif r.random() < 0.3 and t != "llama":
             c |= dict(layer_types=layer_types(r, t, n, [SLIDE, FULL]), use_sliding_window=True)
-    if t == "gemma4_text":
+    if t in ("gemma4_text", "gemma4_unified_text"):
         c["layer_types"][-1] = FULL
         c["rope_parameters"] = {FULL: dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=1e6),
                                 SLIDE: dict(rope_type="default", rope_theta=1e4)}
         c |= dict(global_head_dim=32, head_dim=16, num_global_key_value_heads=2, num_experts=4, num_kv_shared_layers=0)
+    if t == "gemma4_unified_text":  # without experts
+        c |= dict(attention_k_eq_v=r.random() < 0.7)
+        del c["num_experts"], c["num_kv_shared_layers"]
+    if t == "beam":
+        groups = r.choice([1, 2, 4])
+        c |= dict(rope_parameters={FULL: r.choice([None, dict(rope_type="default", rope_theta=1e6)]), SLIDE: dict(rope_type="default", rope_theta=1e4)},
+                  mlp_layer_types=[r.choice(["dense", "sparse"]) for _ in range(n)], num_experts=8, n_group=groups, topk_group=max(1, groups // 2),
+                  num_experts_per_tok=r.choice([1, 2]), norm_topk_prob=r.random() < 0.7, routed_scaling_factor=r.choice([1.0, 2.5]),
+                  final_logit_softcapping=r.choice([4.0, 30.0]))
     if t == "gemma3_text":
         c["rope_parameters"] = {FULL: r.choice([dict(rope_type="default", rope_theta=1e6), dict(rope_type="linear", factor=8.0, rope_theta=1e6)]),
                                 SLIDE: dict(rope_type="default", rope_theta=1e4)}

@@ -18,8 +18,10 @@ static void attention(struct config *c, struct decoder_spec *s)
         s->layers[i].chunk = rotates ? chunk : 0;
         s->layers[i].q_grows = !rotates && grows;
     }
-    if (config_bool_or(c, "use_qk_norm", true))
+    if (config_bool_or(c, "use_qk_norm", true)) {
         s->qk_norm = QK_NORM_PLAIN;
+        s->qk_norm_last = true; /* a rotation that has a factor (yarn) does not keep lengths */
+    }
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
 }
 

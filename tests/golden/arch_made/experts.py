@@ -19,6 +19,11 @@ CASES = {
     "mixtral_window": dict(
         model_type="mixtral", num_local_experts=6, num_experts_per_tok=3, sliding_window=20, rope_parameters=THETA,
     ),
+    "llama4_yarn": dict(  # norms of q and k behind a rotation that has a factor
+        model_type="llama4_text", num_hidden_layers=4, head_dim=16, num_local_experts=4, num_experts_per_tok=1, intermediate_size_mlp=96,
+        attention_chunk_size=24, no_rope_layers=[1, 0, 1, 1], interleave_moe_layer_step=2, rope_parameters=dict(
+            rope_type="yarn", rope_theta=10000.0, factor=8.0, original_max_position_embeddings=64),
+    ),
     "gpt_oss": dict(model_type="gpt_oss", **GPT_OSS),
     "gpt_oss_mxfp4": dict(model_type="gpt_oss", **GPT_OSS),
     "olmoe": dict(model_type="olmoe", num_experts=8, num_experts_per_tok=3, intermediate_size=32, rope_parameters=THETA),
