@@ -376,8 +376,14 @@ static int read_functions(struct sentence *s, const char *dir, struct err *e)
     return 0;
 }
 
+static const char *class_of(const cJSON *config)
+{
+    const cJSON *first = cJSON_GetArrayItem(json_get(config, "architectures"), 0);
+    return cJSON_IsString(first) ? first->valuestring : "";
+}
+
 /* SigLIP was trained on texts with all of its positions, and the vector is that of the last. */
-static int read_padding(struct sentence *s, const char *dir, struct err *e)
+static int read_config(struct sentence *s, const char *dir, struct err *e)
 {
     enum { POSITIONS = 64, MOST = 1 << 16 };
     cJSON *j;
@@ -385,6 +391,7 @@ static int read_padding(struct sentence *s, const char *dir, struct err *e)
         return -1;
     const char *type = json_str(j, "model_type", "");
     const double n = json_num(json_get(j, "text_config"), "max_position_embeddings", POSITIONS);
+    s->listwise = strcmp(class_of(j), "JinaForRanking") == 0;
     if (strcmp(type, "siglip") == 0 || strcmp(type, "siglip2") == 0) {
         s->pooling = s->pooling ? s->pooling : POOL_LAST;
         s->padded = n >= 1 && n <= MOST ? (uint32_t)n : POSITIONS;
@@ -397,7 +404,7 @@ int sentence_load(struct sentence *s, const char *dir, struct err *e)
 {
     *s = (struct sentence){.include_prompt = true};
     return read_modules(s, dir, e) || read_length(s, dir, e) || read_prompts(s, dir, e) ||
-                   read_functions(s, dir, e) || read_padding(s, dir, e) ||
+                   read_functions(s, dir, e) || read_config(s, dir, e) ||
                    sentence_load_late(s, dir, e)
                ? -1
                : 0;
@@ -511,15 +518,14 @@ int model_task_of(const char *dir, const struct sentence *s, enum model_task *ou
                         : TASK_GENERATE;
     if (read_json(dir, "config.json", CONFIG_JSON, &j, e))
         return -1;
-    const cJSON *first = cJSON_GetArrayItem(json_get(j, "architectures"), 0);
-    const char *class = cJSON_IsString(first) ? first->valuestring : "";
+    const char *class = class_of(j);
     if (ends_with(class, "ForSequenceClassification"))
         *out = labels(j) == 1 || sentence_asks(j) ? TASK_RERANK : TASK_CLASSIFY;
     if (ends_with(class, "ForTokenClassification"))
         *out = TASK_TOKEN_CLASSIFY;
     if (ends_with(class, "ForQuestionAnswering") || ends_with(class, "ForQuestionAnsweringSimple"))
         *out = TASK_ANSWER;
-    if (strcmp(class, "HF_ColBERT") == 0)
+    if (strcmp(class, "HF_ColBERT") == 0 || s->listwise)
         *out = TASK_TOKEN_EMBED;
     cJSON_Delete(j);
     return 0;

@@ -98,6 +98,9 @@ struct sentence {
     uint32_t n_prompts;
     char *default_prompt; /* a name, or NULL */
     struct sentence_late late;
+    /* jina-reranker-v3 (arXiv 2509.25085): a query and its documents lie in one text, and the
+     * vectors of the marks behind them are compared */
+    bool listwise;
     /* Of a classifier's labels: `problem_type` of config.json, as in transformers' pipelines. Of a
      * reranker's pairs: `activation_fn` of a CrossEncoder. */
     enum score_function labels, pairs;
@@ -139,9 +142,9 @@ static inline bool model_task_of_tokens(enum model_task t)
 }
 /* Detects the task for --task auto. An architecture ending in ForSequenceClassification is a
  * classifier, or a reranker if it has one label or asks; one in ForTokenClassification classifies
- * tokens; one in ForQuestionAnswering or ForQuestionAnsweringSimple answers. HF_ColBERT gives
- * vectors of tokens. modules.json means embeddings, of tokens if its Dense modules have no Pooling,
- * or a reranker if LogitScore is there. Others generate (an encoder without these files computes
- * embeddings, see model_load()). `s` must be loaded from `dir`. */
+ * tokens; one in ForQuestionAnswering or ForQuestionAnsweringSimple answers. HF_ColBERT and
+ * JinaForRanking give vectors of tokens. modules.json means embeddings, of tokens if its Dense
+ * modules have no Pooling, or a reranker if LogitScore is there. Others generate (an encoder
+ * without these files computes embeddings, see model_load()). `s` must be loaded from `dir`. */
 int model_task_of(const char *dir, const struct sentence *s, enum model_task *out, struct err *e);
 #endif

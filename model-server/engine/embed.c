@@ -91,7 +91,7 @@ static int encode(struct engine *g, struct model_text *texts, const struct text_
             return -1;
         }
         for (uint32_t i = 0; out && i < some; i++)
-            out += all ? (size_t)t[i].n * m->row_width : m->width;
+            out += all ? (size_t)model_text_rows(&t[i]) * m->row_width : m->width;
     }
     return 0;
 }
@@ -133,7 +133,7 @@ int engine_embed(struct engine *g, struct model_text *texts, const struct text_b
     if (!all && model_task_of_tokens(m->task))
         return err_set(e, ERR_VALIDATION, "this model gives rows of tokens: it pools none");
     for (uint32_t i = 0; all && i < n; i++)
-        rows += texts[i].n - (size_t)1;
+        rows += model_text_rows(&texts[i]) - (size_t)1;
     const size_t size = rows * (all ? m->row_width : m->width);
     int rc = shown_open(&shown, g->o.pictures, texts, beside, n, e);
     if (rc == 0 && all && shown.alone)

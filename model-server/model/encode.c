@@ -51,7 +51,7 @@ int encoder_reserve(struct encoder *c, uint32_t max_tokens, uint32_t max_texts, 
     c->pos = malloc(tokens * sizeof(*c->pos));
     c->slots = malloc(tokens * sizeof(*c->slots));
     c->blocks = malloc((blocks_of(tokens) + (size_t)texts) * sizeof(*c->blocks));
-    c->out_rows = malloc(texts * sizeof(*c->out_rows));
+    c->out_rows = malloc((tokens > texts ? tokens : texts) * sizeof(*c->out_rows));
     c->spans = malloc(texts * sizeof(*c->spans));
     c->last = malloc(4 * (size_t)texts * sizeof(*c->last));
     c->last_spans = malloc(texts * sizeof(*c->last_spans));
@@ -172,6 +172,9 @@ int encoder_check(const struct encoder *c, const struct model_text *t, struct er
     for (uint32_t i = 0; i < s->n_layers; i++)
         if (s->layers[i].window && s->layers[i].window < most)
             most = s->layers[i].window;
+    for (uint32_t i = 0; i < t->n_rows; i++)
+        if (t->rows[i] >= t->n || (i && t->rows[i] <= t->rows[i - 1]))
+            return err_set(e, ERR_VALIDATION, "row %u of a text of %u tokens", t->rows[i], t->n);
     const bool takes = s->layers[0].mutual == MUTUAL_ALONE && t->n <= most;
     if (!t->attended || (takes && t->attended < t->n))
         return 0;
@@ -221,6 +224,20 @@ static int fill(struct encoder *c, const struct model_text *texts, uint32_t n, u
         place_images(c, texts, n, b);
     }
     return 0;
+}
+
+/* The rows of tokens that are asked for, if they are not all. Returns how many. */
+static uint32_t choose_rows(struct encoder *c, const struct model_text *texts, uint32_t n,
+                            struct ragged *b)
+{
+    uint32_t all = 0, some = 0, at = 0;
+    for (uint32_t i = 0; i < n; i++)
+        all += model_text_rows(&texts[i]);
+    for (uint32_t i = 0; i < n && all < b->n_tokens; at += texts[i++].n)
+        for (uint32_t k = 0; k < model_text_rows(&texts[i]); k++)
+            c->out_rows[some++] = at + (texts[i].rows ? texts[i].rows[k] : k);
+    b->n_out = some;
+    return all;
 }
 
 /* The rows of output as a step of their own. */
@@ -324,16 +341,20 @@ static int pass(struct encoder *c, const struct model_text *texts, uint32_t n, u
     const unsigned row = all ? 0 : text_head_row(&c->head);
     const bool direct = !out || (all && !c->head.row_stages); /* hidden states are the result */
     struct ragged b, last;
+    uint32_t rows = tokens;
     if (encoder_reserve(c, tokens, n, e) ||
         (c->source.encoder && encode_source_run(&c->source, c->d, texts, n, c->kv_dtype, e)) ||
         (!direct && reserve_rows(c, (size_t)(row ? n : tokens) * hidden, e)) ||
         fill(c, texts, n, row, &b, e))
         return -1;
-    last = last_step(c, &b);
+    if (row)
+        last = last_step(c, &b);
+    else if (all)
+        rows = choose_rows(c, texts, n, &b);
     if (decoder_encode_few(c->d, &b, row ? &last : NULL, direct ? out : c->rows, NULL, e))
         return -1;
     if (!direct && all)
-        text_head_tokens(&c->head, c->rows, tokens, out, c->work);
+        text_head_tokens(&c->head, c->rows, rows, out, c->work);
     else if (!direct)
         pool_texts(c, texts, n, row, out);
     return 0;
@@ -349,8 +370,8 @@ int encoder_run(struct encoder *c, const struct model_text *texts, uint32_t n, b
         if (c->head.sparse && !all ? sparse_pass(c, texts + i, some, tokens, out, e)
                                    : pass(c, texts + i, some, tokens, all, out, e))
             return -1;
-        if (out)
-            out += all ? (size_t)tokens * c->head.row_width : (size_t)some * c->head.width;
+        for (uint32_t k = i; out && k < i + some; k++)
+            out += all ? (size_t)model_text_rows(&texts[k]) * c->head.row_width : c->head.width;
     }
     return 0;
 }

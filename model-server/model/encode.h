@@ -35,7 +35,7 @@ struct encoder {
 
 void encoder_free(struct encoder *c);
 int encoder_reserve(struct encoder *c, uint32_t max_tokens, uint32_t max_texts, struct err *e);
-/* ERR_VALIDATION if the model has no such text.attended. */
+/* ERR_VALIDATION for wrong text.rows, or if the model has no such text.attended. */
 int encoder_check(const struct encoder *c, const struct model_text *t, struct err *e);
 /* See model_encode(). */
 int encoder_run(struct encoder *c, const struct model_text *texts, uint32_t n, bool all, float *out,

@@ -229,15 +229,23 @@ struct model_text {
     /* Tokens from here on are attended to by none, and attend to those before; 0: all are. Only
      * of models with attention alone, and none of whose windows are shorter than the text. */
     uint32_t attended;
+    /* with `all`: the only tokens whose rows are results, ascending, below n; NULL: all of them */
+    const uint32_t *rows;
+    uint32_t n_rows;
     uint32_t adapter; /* number of one that is pinned (lora/adapters.h); 0: the base model */
     /* [n] of a text with images, else NULL: as in struct ragged. axes and mutual may be NULL. */
     const float *const *given;
     const uint32_t (*axes)[3];
     const struct mutual *mutual;
 };
+/* Rows that a text has with `all`. */
+static inline uint32_t model_text_rows(const struct model_text *t)
+{
+    return t->rows ? t->n_rows : t->n;
+}
 int model_encode(struct model *m, const struct model_text *texts, uint32_t n, bool all, float *out,
                  struct err *e);
-/* Before that: ERR_VALIDATION if the model has no such text.attended. */
+/* Before that: ERR_VALIDATION for wrong text.rows, or if the model has no such text.attended. */
 int model_check_text(const struct model *m, const struct model_text *t, struct err *e);
 /* Allocates memory for batches of this many tokens in advance. Before the first model_encode(). */
 int model_encode_reserve(struct model *m, uint32_t tokens, uint32_t texts, enum kv_dtype kv_dtype,

@@ -437,6 +437,11 @@ static int token_stages(struct text_head *h, const struct text_head_options *o, 
     for (uint32_t i = 0; i < s->n_dense; i++)
         if (add_dense(h, o, i, e))
             return -1;
+    if (s->listwise)
+        return add_stage(h, c, "projector.0", HEAD_RELU, e) ||
+                       add_stage(h, c, "projector.2", HEAD_PLAIN, e)
+                   ? -1
+                   : 0;
     if (h->task == TASK_TOKEN_EMBED)
         return s->n_dense ? 0 : add_stage(h, c, "linear", HEAD_PLAIN, e);
     const bool dense = named(c, "head.norm", ".weight") != NULL; /* ModernBERT */

@@ -26,7 +26,9 @@ static int read_texts(const Generate__V3__EmbedRequest *q, struct model_text *ou
                                      .types = t->types.len ? t->types.data : NULL,
                                      .n = (uint32_t)t->n_ids,
                                      .skip = t->skip,
-                                     .attended = t->attended};
+                                     .attended = t->attended,
+                                     .rows = t->n_rows ? t->rows : NULL,
+                                     .n_rows = (uint32_t)t->n_rows};
     }
     return 0;
 }

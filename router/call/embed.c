@@ -183,6 +183,7 @@ static int encode_all(struct call *c, const struct texts_ask *q, struct embed_te
         const struct text_input *in = &q->in[x.index];
         struct embed_text *to = &out[x.index];
         if (in->shown     ? embed_shown(&x, in, prompt, to)
+            : in->list    ? embed_list(&x, in->list, to)
             : !in->text   ? take_ids(&x, in, to)
             : in->late    ? embed_late(&x, in, to)
             : !in->second ? encode_text(&x, in, prompt, to)
@@ -239,7 +240,10 @@ enum { MOST_NUMBERS = 256 * 1024 * 1024 }; /* of an answer: 1 GiB */
 static int check_numbers(const struct call *c, const struct call_texts *t, bool all, struct err *e)
 {
     const struct infer_limits *l = edge_limits(c->edge);
-    const uint64_t rows = all ? t->tokens : t->job.n, width = all ? l->hidden_size : l->embed_width;
+    uint64_t rows = all ? 0 : t->job.n;
+    for (uint32_t i = 0; all && i < t->job.n; i++)
+        rows += embed_text_rows(&t->job.texts[i]);
+    const uint64_t width = all ? l->hidden_size : l->embed_width;
     return width && rows > MOST_NUMBERS / width
                ? err_set(e, ERR_VALIDATION,
                          "Input validation error: %llu rows of %llu numbers are too many for one "

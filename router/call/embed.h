@@ -15,15 +15,17 @@
  * (struct sentence_late). LATE_NONE: all of its tokens have vectors. */
 enum text_late { LATE_NONE, LATE_QUERY, LATE_DOCUMENT };
 /* A text, a pair of texts, the token ids of one text, or a prompt with images. */
+struct text_list;
 struct text_input {
     const char *text, *second; /* ids: text NULL; second NULL: a single text */
     size_t n, n_second;
     const uint32_t *ids; /* used as given */
     uint32_t n_ids;
-    const uint8_t *types;    /* [n_ids] token types of `ids`, or NULL: all 0 */
-    uint32_t skip;           /* of `ids`: as struct embed_text */
-    enum text_late late;     /* of a text: its prompt is not that of `prompt_name` */
-    const struct ask *shown; /* the prompt with images: nothing else is set; or NULL */
+    const uint8_t *types;         /* [n_ids] token types of `ids`, or NULL: all 0 */
+    uint32_t skip;                /* of `ids`: as struct embed_text */
+    enum text_late late;          /* of a text: its prompt is not that of `prompt_name` */
+    const struct text_list *list; /* documents of a query: nothing else is set; or NULL */
+    const struct ask *shown;      /* the prompt with images: nothing else is set; or NULL */
 };
 struct texts_ask {
     const struct text_input *in;
@@ -71,15 +73,26 @@ void texts_labels(const struct call *c, const float *logits, uint32_t n, float *
  * files say so. */
 float texts_score(const struct call *c, float logit, bool raw);
 
+/* Documents that one prompt of a listwise reranker ranks for a query. */
+struct text_list {
+    struct text_input query;
+    const struct text_input *documents; /* [n] */
+    uint32_t n;
+};
+
 /* Scores of vectors. Texts [0, n_first) are queries, one or as many as the n documents after them.
  * A score is the cosine of both; of an answer with all tokens the sum over a query's tokens of
- * their greatest cosine to a document's (ColBERT, arXiv 2004.12832). [n] in the arena; NULL: out of
- * memory. */
+ * their greatest cosine to a document's (ColBERT, arXiv 2004.12832). Of a listwise reranker the
+ * cosine of their marks. [n] in the arena; NULL: out of memory. */
 float *texts_cosines(struct call *c, uint32_t n_first, uint32_t n);
 /* Sets what is asked of ask->n texts for such scores, of a model that embeds them or their tokens.
  */
-void texts_ask_vectors(const struct call *c, struct texts_ask *ask, struct text_input *in,
-                       uint32_t n_first);
+int texts_ask_vectors(struct call *c, struct texts_ask *ask, struct text_input *in,
+                      uint32_t n_first, struct err *e);
+/* embed_list.c: the same of a listwise reranker. */
+int texts_ask_lists(struct call *c, struct texts_ask *ask, const struct text_input *in,
+                    uint32_t n_first, struct err *e);
+float *texts_list_scores(struct call *c, uint32_t n_first, uint32_t n);
 
 /* Tokens of the model's vocabulary that have no vector in a query or in a document. */
 struct late_skip {

@@ -70,6 +70,8 @@ float *texts_cosines(struct call *c, uint32_t n_first, uint32_t n)
     float *score = ARENA_NEW(&c->arena, float, n + (size_t)1), *row = j->values;
     struct vectors *v = ARENA_NEW(&c->arena, struct vectors, (size_t)n_first + n + 1);
     struct late_skip skip[2];
+    if (c->edge->sentence.listwise && j->all)
+        return texts_list_scores(c, n_first, n);
     if (!score || !v)
         return NULL;
     late_skip_of(c, LATE_QUERY, &skip[0]);
@@ -87,12 +89,15 @@ float *texts_cosines(struct call *c, uint32_t n_first, uint32_t n)
     return score;
 }
 
-void texts_ask_vectors(const struct call *c, struct texts_ask *ask, struct text_input *in,
-                       uint32_t n_first)
+int texts_ask_vectors(struct call *c, struct texts_ask *ask, struct text_input *in,
+                      uint32_t n_first, struct err *e)
 {
     ask->in = in;
     ask->all = edge_limits(c->edge)->task == TASK_TOKEN_EMBED;
     ask->plain = true;
+    if (ask->all && c->edge->sentence.listwise)
+        return texts_ask_lists(c, ask, in, n_first, e);
     for (uint32_t i = 0; ask->all && i < ask->n; i++)
         in[i].late = i < n_first ? LATE_QUERY : LATE_DOCUMENT;
+    return 0;
 }

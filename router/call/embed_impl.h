@@ -24,6 +24,8 @@ int embed_pair(const struct encoding *x, const struct text_input *in, struct emb
 /* embed_shown.c: a prompt with images, which are read here. `prompt` precedes it, unless NULL. */
 int embed_shown(struct encoding *x, const struct text_input *in, const char *prompt,
                 struct embed_text *out);
+/* embed_list.c: a query and its documents, with the rows of their marks. */
+int embed_list(const struct encoding *x, const struct text_list *in, struct embed_text *out);
 /* embed_late.c: a text with `late`. */
 int embed_late(const struct encoding *x, const struct text_input *in, struct embed_text *out);
 /* Tokens of `prompt` that mean pooling excludes. In embed.c. */

@@ -85,7 +85,7 @@ static int make_room(const struct embedder *s, struct embed_job *j)
 {
     size_t rows = j->n;
     for (uint32_t i = 0; j->all && i < j->n; i++)
-        rows += j->texts[i].n - (size_t)1;
+        rows += embed_text_rows(&j->texts[i]) - (size_t)1;
     j->width = j->all ? s->o.model.hidden_size : s->o.model.embed_width;
     j->room = rows * j->width;
     j->values = malloc((j->room ? j->room : 1) * sizeof(*j->values));
@@ -223,6 +223,8 @@ static Generate__V3__EmbedRequest *write_request(struct embedder *s)
         texts[i].types.len = t->types ? t->n : 0;
         texts[i].skip = t->skip;
         texts[i].attended = t->attended;
+        texts[i].rows = (uint32_t *)(uintptr_t)t->rows;
+        texts[i].n_rows = t->n_rows;
         if (t->adapter)
             texts[i].adapter = (char *)(uintptr_t)t->adapter;
         if (t->n_media && !(texts[i].media = wire_media(t->media, t->n_media, &s->mem)))
@@ -295,7 +297,7 @@ void embedder_turn(struct embedder *s)
 
 static uint64_t rows_of(const struct embed_slot *t)
 {
-    return t->job->all ? t->job->texts[t->text].n : 1;
+    return t->job->all ? embed_text_rows(&t->job->texts[t->text]) : 1;
 }
 
 /* Only rank 0 returns values. */

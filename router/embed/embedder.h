@@ -19,14 +19,22 @@ struct embed_text {
     const uint32_t *ids;
     const uint8_t *types; /* [n] token types, or NULL: all 0 */
     uint32_t n;
-    uint32_t skip;       /* leading prompt tokens that mean pooling excludes */
-    uint32_t attended;   /* tokens from here on are attended to by none; 0: all are */
+    uint32_t skip;     /* leading prompt tokens that mean pooling excludes */
+    uint32_t attended; /* tokens from here on are attended to by none; 0: all are */
+    /* with job.all: the only tokens whose rows are results, ascending; NULL: all of them */
+    const uint32_t *rows;
+    uint32_t n_rows;
     const char *adapter; /* its name, the same for all texts of a request; NULL: the base model */
     const struct gen_medium *media; /* [n_media] its images, in order; n_bytes: all their files' */
     uint32_t n_media;
     uint64_t n_bytes;
     uint32_t cost; /* tokens that it takes of a batch; 0: n. More of an image that is one token */
 };
+
+static inline uint32_t embed_text_rows(const struct embed_text *t)
+{
+    return t->rows ? t->n_rows : t->n;
+}
 
 /* The texts of one request. The creator owns it and its data, and keeps both until done(). */
 struct embed_job {

@@ -41,6 +41,17 @@ int call_texts(struct call *c, const struct texts_ask *q, unsigned tasks,
     c->texts = &texts;
     return 0;
 }
+int texts_ask_lists(struct call *c, struct texts_ask *ask, const struct text_input *in,
+                    uint32_t n_first, struct err *e)
+{
+    (void)c, (void)ask, (void)in, (void)n_first, (void)e;
+    abort(); /* no model here ranks lists */
+}
+float *texts_list_scores(struct call *c, uint32_t n_first, uint32_t n)
+{
+    (void)c, (void)n_first, (void)n;
+    abort();
+}
 bool edge_has_adapter(const struct edge *g, const char *name) { return (void)g, (void)name, false; }
 const struct infer_limits *edge_limits(const struct edge *g)
 {

@@ -49,6 +49,17 @@ int64_t tokenizer_id(const struct tokenizer *t, const char *token)
 {
     return (void)t, (void)token, -1;
 }
+int texts_ask_lists(struct call *c, struct texts_ask *ask, const struct text_input *in,
+                    uint32_t n_first, struct err *e)
+{
+    (void)c, (void)ask, (void)in, (void)n_first, (void)e;
+    abort(); /* no model here ranks lists */
+}
+float *texts_list_scores(struct call *c, uint32_t n_first, uint32_t n)
+{
+    (void)c, (void)n_first, (void)n;
+    abort();
+}
 bool edge_has_adapter(const struct edge *g, const char *name)
 {
     (void)g;

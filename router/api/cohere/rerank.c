@@ -49,15 +49,15 @@ static int render(struct call *c, struct err *e)
     return out->oom ? err_nomem(e) : 0;
 }
 
-/* The pairs; or the query, and then the documents. -1: out of memory. */
+/* The pairs; or the query, and then the documents. */
 static int inputs(struct call *c, const struct reranking *q, const char *query,
-                  struct texts_ask *ask)
+                  struct texts_ask *ask, struct err *e)
 {
     const struct text_input one = {.text = query, .n = strlen(query)};
     ask->n = q->n + (q->cosines ? 1 : 0);
     struct text_input *in = ARENA_NEW(&c->arena, struct text_input, ask->n);
     if (!in)
-        return -1;
+        return err_nomem(e);
     for (uint32_t i = 0; i < ask->n; i++)
         in[i] = q->cosines && i ? q->documents[i - 1] : one;
     for (uint32_t i = 0; !q->cosines && i < q->n; i++) {
@@ -65,9 +65,7 @@ static int inputs(struct call *c, const struct reranking *q, const char *query,
         in[i].n_second = q->documents[i].n;
     }
     ask->in = in;
-    if (q->cosines)
-        texts_ask_vectors(c, ask, in, 1);
-    return 0;
+    return q->cosines ? texts_ask_vectors(c, ask, in, 1, e) : 0;
 }
 
 static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
@@ -100,8 +98,8 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
         rc = err_set(b->e, ERR_EMPTY, "`query` cannot be empty");
     else if (top.set && top.v == 0)
         rc = err_set(b->e, ERR_VALIDATION, "`%s` must be positive", most_key);
-    else if (inputs(c, q, query, ask))
-        rc = err_nomem(b->e);
+    else
+        rc = inputs(c, q, query, ask, b->e);
     return rc ? texts_failed(b) : ask->n;
 }
 

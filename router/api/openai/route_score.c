@@ -29,25 +29,26 @@ static int render(struct call *c, struct err *e)
 }
 
 /* A single text_1 is paired with every text_2; otherwise texts are paired by index. An embedding
- * model gets all of them. NULL: out of memory. */
-static struct text_input *pair_up(struct call *c, const struct text_input *a,
-                                  const struct text_input *b, const struct scored *q,
-                                  struct texts_ask *ask)
+ * model gets all of them. */
+static int pair_up(struct call *c, const struct text_input *a, const struct text_input *b,
+                   const struct scored *q, struct texts_ask *ask, struct err *e)
 {
     ask->n = q->cosines ? q->n_first + q->n : q->n;
     struct text_input *v = ARENA_NEW(&c->arena, struct text_input, ask->n);
-    for (uint32_t i = 0; v && !q->cosines && i < q->n; i++) {
+    if (!v)
+        return err_nomem(e);
+    for (uint32_t i = 0; !q->cosines && i < q->n; i++) {
         v[i] = a[q->n_first == 1 ? 0 : i];
         v[i].second = b[i].text;
         v[i].n_second = b[i].n;
     }
     ask->in = v;
-    if (v && q->cosines) {
+    if (q->cosines) {
         memcpy(v, a, q->n_first * sizeof(*v));
         memcpy(v + q->n_first, b, q->n * sizeof(*v));
-        texts_ask_vectors(c, ask, v, q->n_first);
+        return texts_ask_vectors(c, ask, v, q->n_first, e);
     }
-    return v;
+    return 0;
 }
 
 /* The first of these names that the body has; else the first of all. */
@@ -79,8 +80,8 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
         body_fail(b, root, "text_1", "one text, or as many as in `text_2`, are expected");
     q->raw = !body_opt_bool(b, root, "use_activation", true);
     body_truncate(b, root, ask);
-    if (!b->failed && !pair_up(c, first, second, q, ask))
-        body_nomem(b, root, other);
+    if (!b->failed && pair_up(c, first, second, q, ask, b->e))
+        return texts_failed(b);
     return task == TASK_TOKEN_EMBED ? TEXTS_MOST_LATE : UINT32_MAX;
 }
 

@@ -322,7 +322,21 @@ static void padded_texts(void **state)
     put("config.json",
         "{\"model_type\":\"clip\",\"text_config\":{\"max_position_embeddings\":20}}");
     assert_int_equal(sentence_load(&s, dir, &e), 0);
-    assert_true(!s.padded && !s.pooling);
+    assert_true(!s.padded && !s.pooling && !s.listwise);
+    sentence_free(&s);
+}
+
+static void a_listwise_reranker(void **state)
+{
+    struct sentence s;
+    struct err e = ERR_INIT;
+    enum model_task task = TASK_AUTO;
+    (void)state;
+    put("config.json", "{\"model_type\":\"qwen3\",\"architectures\":[\"JinaForRanking\"]}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(s.listwise);
+    assert_int_equal(model_task_of(dir, &s, &task, &e), 0);
+    assert_int_equal(task, TASK_TOKEN_EMBED);
     sentence_free(&s);
 }
 
@@ -468,6 +482,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(vectors_of_tokens, set_up, tear_down),
         cmocka_unit_test_setup_teardown(late_interaction, set_up, tear_down),
         cmocka_unit_test_setup_teardown(padded_texts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_listwise_reranker, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_tokenizer_has_the_length, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nothing_is_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_cannot_be_meant_is_refused, set_up, tear_down),
