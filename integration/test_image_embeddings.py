@@ -145,6 +145,33 @@ def test_vectors_of_pictures_and_texts(model, shards):
             assert r.status_code == 400 and "a text or one image" in r.text, r.text
 
 
+@pytest.mark.parametrize("model", ["clip", "siglip"])
+def test_labels_of_a_picture(model):
+    """Hugging Face's zero-shot image classification on `/`: a softmax of CLIP's logits, a sigmoid of each of SigLIP's."""
+    folder = ROOT / "tests/data" / model
+    want = json.loads((folder / "golden.json").read_text())
+    data("vision/images")
+    name = next(iter(want["pictures"]))
+    by_score = sorted(zip(want["label_scores"], want["labels"]), reverse=True)
+    with Service(folder) as s:
+        parameters = {"candidate_labels": want["labels"], "hypothesis_template": "w5 {} w6"}
+        for picture in (raw(name), url(name)):
+            r = s.post("/", {"inputs": picture, "parameters": parameters})
+            assert r.status_code == 200, r.text
+            assert [x["label"] for x in r.json()] == [label for _, label in by_score]
+            near([x["score"] for x in r.json()], [score for score, _ in by_score])
+        one = s.post("/", {"inputs": url(name), "parameters": {"candidate_labels": ["w1"]}}).json()
+        assert (one[0]["score"] == 1) == (model == "clip")
+        for change, why in (({"candidate_labels": []}, "1 to 1024 labels"), ({"hypothesis_template": "w5"}, "has no {}")):
+            r = s.post("/", {"inputs": url(name), "parameters": parameters | change})
+            assert r.status_code in (400, 422) and why in r.text, r.text
+        r = s.post("/", {"inputs": "data:image/png;base64,AAAA", "parameters": parameters})
+        assert r.status_code in (400, 422) and "image" in r.text, r.text
+    with Service(data("embed/bert_mean")) as s:
+        r = s.post("/", {"inputs": url(name), "parameters": parameters})
+        assert r.status_code in (400, 422) and "does not compare images with labels" in r.text, r.text
+
+
 def test_a_folder_of_sentence_transformers(tmp_path):
     """As clip-ViT-B-32: all files of the model, also those of its images, lie in the first module's folder."""
     shutil.copytree(CLIP, tmp_path / "0_CLIPModel")

@@ -105,6 +105,9 @@ static void fill_info(struct model *m)
     i->row_width = m->encoder.head.row_width;
     i->sparse = m->encoder.head.sparse != SPARSE_NONE && m->encoder.head.sparse != SPARSE_FILL;
     i->first_row = m->sentence.colbert ? 1 : 0;
+    i->cosine_scale = m->encoder.head.cosines.scale;
+    i->cosine_plus = m->encoder.head.cosines.plus;
+    i->cosines_each = m->encoder.head.cosines.each;
     i->labels = m->encoder.head.labels;
     i->pairs_as_text = m->encoder.head.asks_yes_no;
     if (m->d.encodes)

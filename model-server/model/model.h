@@ -104,9 +104,11 @@ struct model_info {
     uint32_t width;       /* width of a text's result; 0: it generates */
     uint32_t row_width;   /* width of a token's, if all are asked for */
     uint32_t first_row;   /* of a text's tokens: those before it have no vector */
-    bool sparse;          /* which is a weight of each token of the vocabulary, most of them 0 */
-    uint32_t max_length;  /* most tokens of a text; 0: unbounded */
-    bool both_ways;       /* an encoder */
+    float cosine_scale, cosine_plus; /* as struct head_cosines */
+    bool cosines_each;
+    bool sparse;         /* which is a weight of each token of the vocabulary, most of them 0 */
+    uint32_t max_length; /* most tokens of a text; 0: unbounded */
+    bool both_ways;      /* an encoder */
     /* The prompt is the input of an encoder beside the model (text_encoder.h); what the model
      * itself reads begins with token `start`. */
     bool attends_text;

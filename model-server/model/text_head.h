@@ -34,6 +34,13 @@ struct head_stage {
 };
 enum { HEAD_MAX_STAGES = SENTENCE_MAX_DENSE + 2, TEXT_HEAD_SPECIAL = 4 };
 
+/* A logit of the cosine of a text's vector and an image's: scale * cosine + plus. scale 0: the
+ * files do not say. `each`: its sigmoid is a probability (SigLIP); else a softmax over several
+ * gives them (CLIP). */
+struct head_cosines {
+    float scale, plus;
+    bool each;
+};
 struct text_head {
     enum model_task task;       /* never TASK_AUTO, TASK_GENERATE */
     unsigned pooling;           /* POOL_* */
@@ -45,6 +52,7 @@ struct text_head {
     uint32_t n_stages, row_stages; /* the first row_stages are of a token: see text_head_tokens() */
     /* of a row of hidden states; of the result; of a token, if all are asked for */
     uint32_t hidden, width, row_width;
+    struct head_cosines cosines;
     bool asks_yes_no; /* TASK_RERANK by the head's rows of two tokens */
     char **labels;    /* [width] of TASK_CLASSIFY, TASK_TOKEN_CLASSIFY and TASK_RERANK, or NULL */
 };

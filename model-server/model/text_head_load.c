@@ -506,6 +506,25 @@ static int vector_stage(struct text_head *h, const struct text_head_options *o, 
     return 0;
 }
 
+/* Of models that compare texts with images. */
+static int read_cosines(struct text_head *h, const struct checkpoint *c, struct err *e)
+{
+    const struct tensor *scale = checkpoint_find(c, "logit_scale");
+    const struct tensor *plus = checkpoint_find(c, "logit_bias");
+    if (!scale)
+        return 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct tensor *t = i ? plus : scale;
+        if (t && (t->n_dims > 1 || (t->n_dims == 1 && t->dims[0] != 1)))
+            return tensor_wrong_shape(t, "1", e);
+        if (t && numbers(t, 0, 1, i ? &h->cosines.plus : &h->cosines.scale, e))
+            return -1;
+    }
+    h->cosines.scale = expf(h->cosines.scale);
+    h->cosines.each = plus != NULL;
+    return 0;
+}
+
 /* The only stage: `weight` [out, hidden] and `bias` [out] of a file of BGE-M3. */
 static int stage_of_file(struct text_head *h, const struct text_head_options *o, const char *choice,
                          const char *file, uint32_t out, struct err *e)
@@ -572,7 +591,7 @@ static int load_stages(struct text_head *h, const struct text_head_options *o, s
     h->pooling = s->pooling ? s->pooling : o->both_ways ? POOL_MEAN : POOL_LAST;
     if (__builtin_popcount(h->pooling) > 1)
         memcpy(h->order, s->order, sizeof(h->order));
-    if (vector_stage(h, o, e))
+    if (vector_stage(h, o, e) || (o->c && o->vector && read_cosines(h, o->c, e)))
         return -1;
     h->width *= (uint32_t)__builtin_popcount(h->pooling);
     for (uint32_t i = 0; i < s->n_dense; i++)

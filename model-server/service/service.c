@@ -136,6 +136,9 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->embed_width = s->o.model->width;
     r->sparse = s->o.model->sparse;
     r->first_row = s->o.model->first_row;
+    r->cosine_scale = s->o.model->cosine_scale;
+    r->cosine_plus = s->o.model->cosine_plus;
+    r->cosines_each = s->o.model->cosines_each;
     r->labels = (char **)(uintptr_t)s->o.model->labels;
     r->n_labels = s->o.model->labels ? s->o.model->width : 0;
     r->embed_tokens = s->o.model->max_length;

@@ -21,7 +21,7 @@ static int behind(const struct encoding *x, const char *prompt, const struct tex
     char *word = arena_strdup(&x->c->arena, prompt, first);
     if (!both || !word)
         return err_nomem(x->e);
-    memcpy(both, prompt, all);
+    memcpy(both, prompt, all + 1);
     memcpy(both + all, in->text, in->n + 1);
     const int64_t whole = all ? tokenizer_id(t, prompt) : -1;
     const int64_t id = whole >= 0 || !first ? whole : tokenizer_id(t, word);

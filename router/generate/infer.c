@@ -435,6 +435,9 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
     l->embed_width = m->embed_width;
     l->sparse = m->sparse;
     l->first_row = m->first_row;
+    l->cosine_scale = m->cosine_scale;
+    l->cosine_plus = m->cosine_plus;
+    l->cosines_each = m->cosines_each;
     l->hidden_size = m->hidden_size;
     l->labels = m->labels;
     l->n_labels = m->n_labels;

@@ -50,8 +50,10 @@ struct infer_limits { /* the result of warm-up */
     bool pairs_as_text;                /* a reranker that is prompted in text */
     uint32_t embed_width, hidden_size; /* floats per text, per token */
     uint32_t first_row;                /* of a text's tokens: those before it have no vector */
-    bool sparse;                       /* of a text: a weight of each token of the vocabulary */
-    char *const *labels;               /* [n_labels] of a classifier */
+    float cosine_scale, cosine_plus;   /* of a text's cosine to an image: InfoResponse */
+    bool cosines_each;
+    bool sparse;         /* of a text: a weight of each token of the vocabulary */
+    char *const *labels; /* [n_labels] of a classifier */
     uint32_t n_labels;
     uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
     uint32_t vocab_size, block_size, n_shards;

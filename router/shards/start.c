@@ -70,6 +70,9 @@ static int read_task(struct shard_model *m, const Generate__V3__InfoResponse *r,
     m->embed_width = r->embed_width;
     m->sparse = r->sparse;
     m->first_row = r->first_row;
+    m->cosine_scale = r->cosine_scale;
+    m->cosine_plus = r->cosine_plus;
+    m->cosines_each = r->cosines_each;
     m->pairs_as_text = r->pairs_as_text;
     return m->wants_labels ? read_labels(m, r, e) : 0;
 }

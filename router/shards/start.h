@@ -29,10 +29,12 @@ struct shard_model {
     enum model_task task;              /* what it is served for. Unless TASK_GENERATE: */
     uint32_t embed_width, hidden_size; /* floats per text, per token */
     uint32_t first_row;                /* of a text's tokens: those before it have no vector */
-    bool sparse;                       /* of a text: a weight of each token of the vocabulary */
-    bool pairs_as_text;                /* a reranker that is prompted in text */
-    bool wants_labels;                 /* set by the caller, who then frees the labels: */
-    char **labels;                     /* [n_labels] of a classifier */
+    float cosine_scale, cosine_plus;   /* of a text's cosine to an image: InfoResponse */
+    bool cosines_each;
+    bool sparse;        /* of a text: a weight of each token of the vocabulary */
+    bool pairs_as_text; /* a reranker that is prompted in text */
+    bool wants_labels;  /* set by the caller, who then frees the labels: */
+    char **labels;      /* [n_labels] of a classifier */
     uint32_t n_labels;
     /* requested values (0: not requested); warm-up replaces them by the final ones */
     uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;

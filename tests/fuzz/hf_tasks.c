@@ -16,6 +16,7 @@
 #include "common/json/json.h"
 #include "router/api/hf/hf.h"
 #include "router/call/embed_body.h"
+#include "router/call/embed_images.h"
 #include "router/call/embed_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,12 @@ float *texts_list_scores(struct call *c, uint32_t n_first, uint32_t n)
 {
     (void)c, (void)n_first, (void)n;
     abort();
+}
+bool texts_show(struct call *c, struct body *b, const char *key, const struct shown_part *parts,
+                uint32_t n, struct text_input *out)
+{
+    (void)c, (void)b, (void)key, (void)parts, (void)n, (void)out;
+    abort(); /* no model here has images */
 }
 bool edge_has_adapter(const struct edge *g, const char *name) { return (void)g, (void)name, false; }
 const struct infer_limits *edge_limits(const struct edge *g)

@@ -68,7 +68,15 @@ def make(name, images):
     text = "w3 w7 w1 w20"
     ids = torch.tensor([padded(t.encode(text).ids)])
     pictures = {n: vector(model.get_image_features(**pixels([picture(images, n)], return_tensors="pt"))) for n in PICTURES}
-    golden = dict(text=text, text_vector=vector(model.get_text_features(input_ids=ids)), pictures=pictures)
+    labels = ["w3 w9", "w12", "w20 w7 w1"]
+    forms = [padded(t.encode(f"w5 {x} w6").ids) for x in labels]
+    longest = max(map(len, forms))
+    # CLIP's padding comes after its last token, which nothing before it attends to
+    masks = torch.tensor([[1] * len(f) + [0] * (longest - len(f)) for f in forms])
+    words = dict(input_ids=torch.tensor([f + [EOS] * (longest - len(f)) for f in forms]), attention_mask=masks)
+    logits = model(**words, **pixels([picture(images, PICTURES[0])], return_tensors="pt")).logits_per_image[0]
+    each = logits.sigmoid() if name == "siglip" else logits.softmax(0)
+    golden = dict(labels=labels, label_scores=[round(float(x), 6) for x in each], text=text, text_vector=vector(model.get_text_features(input_ids=ids)), pictures=pictures)
     out = DATA / name
     out.mkdir(parents=True, exist_ok=True)
     save_file({n: p.bfloat16().contiguous() for n, p in model.state_dict().items() if not n.endswith("position_ids")}, out / "model.safetensors")

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+enum { MOST_LABELS = 1024 };
+
 struct labelled {
     const char *const *labels; /* [n] */
     uint32_t n;
@@ -59,56 +61,61 @@ static int render(struct call *c, struct err *e)
     return c->out.oom ? err_nomem(e) : 0;
 }
 
-/* A list, or one text with commas between labels. */
-static void read_labels(struct body *b, struct object o, struct labelled *q)
+/* One text with commas between labels. */
+static const char **divide(struct body *b, struct object o, const char *text, uint32_t *n)
 {
-    enum { MOST_LABELS = 1024 };
-    q->labels = body_strings(b, o, "candidate_labels", true, false, &q->n);
-    const char *only = q->labels && q->n == 1 ? q->labels[0] : NULL;
-    if (only && strchr(only, ',')) {
-        char *all = arena_strdup(b->arena, only, strlen(only)), *rest = all;
-        const char **v = ARENA_NEW(b->arena, const char *, MOST_LABELS);
-        q->n = 0;
-        for (char *s; v && rest && q->n < MOST_LABELS && (s = strsep(&rest, ","));) {
-            s += strspn(s, " \t\n");
-            for (size_t n = strlen(s); n && strchr(" \t\n", s[n - 1]); s[--n] = '\0')
-                ;
-            if (*s)
-                v[q->n++] = s;
-        }
-        q->labels = v;
-        if (!v || !all)
-            body_nomem(b, o, "candidate_labels");
+    char *all = arena_strdup(b->arena, text, strlen(text)), *rest = all;
+    const char **v = ARENA_NEW(b->arena, const char *, MOST_LABELS);
+    *n = 0;
+    for (char *s; v && rest && *n < MOST_LABELS && (s = strsep(&rest, ","));) {
+        s += strspn(s, " \t\n");
+        for (size_t k = strlen(s); k && strchr(" \t\n", s[k - 1]); s[--k] = '\0')
+            ;
+        if (*s)
+            v[(*n)++] = s;
     }
-    if (!b->failed && (!q->n || q->n > MOST_LABELS))
-        body_fail(b, o, "candidate_labels", "`candidate_labels`: 1 to %d labels are expected",
-                  MOST_LABELS);
-    q->each = body_opt_bool(b, o, "multi_label", false) || q->n == 1;
+    if (!v || !all)
+        body_nomem(b, o, "candidate_labels");
+    return v;
 }
 
-/* The hypotheses: `form` with each label in place of its {}. */
-static void hypotheses(struct body *b, struct object o, const struct labelled *q,
-                       struct text_input *out)
+const char *const *hf_labels(struct body *b, struct object o, uint32_t *n)
+{
+    const char *const *labels = body_strings(b, o, "candidate_labels", true, false, n);
+    if (labels && *n == 1 && strchr(labels[0], ','))
+        labels = divide(b, o, labels[0], n);
+    if (!b->failed && (!*n || *n > MOST_LABELS))
+        body_fail(b, o, "candidate_labels", "`candidate_labels`: 1 to %d labels are expected",
+                  MOST_LABELS);
+    return b->failed ? NULL : labels;
+}
+
+const char **hf_hypotheses(struct body *b, struct object o, const char *usual,
+                           const char *const *labels, uint32_t n)
 {
     const char *given = body_str(b, o, "hypothesis_template", false);
-    const char *form = given ? given : "This example is {}.", *mark = strstr(form, "{}");
-    if (!mark) {
+    const char *form = given ? given : usual, *mark = strstr(form, "{}");
+    const char **out = ARENA_NEW(b->arena, const char *, n + (size_t)1);
+    if (!mark)
         body_fail(b, o, "hypothesis_template", "`hypothesis_template` has no {} for a label");
-        return;
-    }
+    else if (!out)
+        body_nomem(b, o, "candidate_labels");
+    if (b->failed)
+        return NULL;
     const size_t before = (size_t)(mark - form), after = strlen(mark + 2);
-    for (uint32_t i = 0; i < q->n; i++) {
-        const size_t n = strlen(q->labels[i]);
-        char *text = arena_alloc(b->arena, before + n + after + 1, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        const size_t k = strlen(labels[i]);
+        char *text = arena_alloc(b->arena, before + k + after + 1, 1);
         if (!text) {
             body_nomem(b, o, "candidate_labels");
-            return;
+            return NULL;
         }
         memcpy(text, form, before);
-        memcpy(text + before, q->labels[i], n);
-        memcpy(text + before + n, mark + 2, after + 1);
-        out[i] = (struct text_input){.second = text, .n_second = before + n + after};
+        memcpy(text + before, labels[i], k);
+        memcpy(text + before + k, mark + 2, after + 1);
+        out[i] = text;
     }
+    return out;
 }
 
 /* Long texts are cut, as in the pipeline. */
@@ -119,7 +126,8 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
     uint32_t n;
     const struct object o = body_object(b, body_root(b), "parameters", &given);
     const struct text_input *texts = body_texts(b, body_root(b), "inputs", &n, &q->batch);
-    read_labels(b, o, q);
+    q->labels = hf_labels(b, o, &q->n);
+    q->each = body_opt_bool(b, o, "multi_label", false) || q->n == 1;
     if (b->failed || texts_count(c, n, texts_most(c), b->e))
         return texts_failed(b);
     ask->n = n * q->n;
@@ -128,14 +136,13 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
         err_nomem(b->e);
         return texts_failed(b);
     }
-    hypotheses(b, o, q, in);
+    const char **form = hf_hypotheses(b, o, "This example is {}.", q->labels, q->n);
     hf_only_texts(b, texts, n);
-    for (uint32_t i = ask->n; !b->failed && i-- > 0;) {
+    for (uint32_t i = 0; !b->failed && i < ask->n; i++) {
         const struct text_input *t = &texts[i / q->n];
-        in[i] = (struct text_input){.text = t->text,
-                                    .n = t->n,
-                                    .second = in[i % q->n].second,
-                                    .n_second = in[i % q->n].n_second};
+        const char *second = form[i % q->n];
+        in[i] = (struct text_input){
+            .text = t->text, .n = t->n, .second = second, .n_second = strlen(second)};
     }
     ask->in = in;
     return ask->n;

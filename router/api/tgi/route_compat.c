@@ -24,7 +24,7 @@ const struct route route_compat = {
     .summary = "As `/generate_stream` when `stream` is true, else a list with `/generate`'s "
                "answer; of other models as `/embed`, `/rerank` or `/predict`. As Hugging Face's "
                "inference API: labels of tokens and their groups, answers to questions, labels by "
-               "zero-shot, similarities, words in place of masks.",
+               "zero-shot, also of images, similarities, words in place of masks.",
     .body = "`inputs`, `parameters`, `stream`; the tasks' own are in [Serve "
             "embeddings](how-to/embeddings.md#tasks-of-hugging-faces-inference-api)",
     .takes = "GenerateEither",
