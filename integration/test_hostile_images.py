@@ -1,6 +1,7 @@
 """Changed files of every format through a served model: refused or decoded, never an internal error, and without growing memory."""
 
 import base64
+import io
 import os
 import pathlib
 import random
@@ -58,6 +59,25 @@ def test_changed_files_are_refused_or_decoded(s):
         before = memory(s) if i == 99 else before
     assert min(seen.values()) > 20 and len(seen) == 3, seen
     assert memory(s) - before < grown, "kilobytes more after 200 files"
+    assert greedy(answer(s, case)) == case["greedy_ids"]
+
+
+def test_changed_animations_are_refused_or_decoded(s):
+    Image = pytest.importorskip("PIL.Image")
+    rng, files, seen = random.Random(11), [], {}
+    for kind in "GIF", "WEBP":
+        frames = [Image.frombytes("RGB", (40, 30), rng.randbytes(3600)).quantize(16).convert("RGB") for _ in range(4)]
+        out = io.BytesIO()
+        frames[0].save(out, kind, save_all=True, append_images=frames[1:], duration=[300, 10, 700, 400])
+        files.append(out.getvalue())
+    for i in range(300):
+        url = "data:image/gif;base64," + base64.b64encode(changed(rng, files[i % 2])).decode()
+        parts = [{"type": "video_url", "video_url": {"url": url}, "fps": rng.choice([1, 2, 10, 1000])}, {"type": "text", "text": "?"}]
+        r = s.post("/v1/chat/completions", {"messages": [{"role": "user", "content": parts}], "max_tokens": 1})
+        seen[r.status_code] = seen.get(r.status_code, 0) + 1
+        assert r.status_code in (200, 400, 422), (i, r.text)
+    assert seen.get(200, 0) > 10 and sum(seen.values()) - seen[200] > 50, seen
+    case = cases("qwen3_vl")[1]
     assert greedy(answer(s, case)) == case["greedy_ids"]
 
 

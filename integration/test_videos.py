@@ -1,6 +1,7 @@
 """Videos through the real programs: tokens equal to transformers' (tests/data/videos.json), cached, and refused where they must be."""
 
 import base64
+import io
 import json
 import pathlib
 
@@ -81,12 +82,43 @@ def test_videos_beside_images_and_twice(seeing):
     assert alone != greedy(ask(s, video(cases[0]), image, video(cases[1])))
 
 
+def animation(kind, frames, ms):
+    """Frames as an animation, and as a reader has them."""
+    from PIL import Image
+
+    out = io.BytesIO()
+    frames[0].save(out, kind, save_all=True, append_images=frames[1:], duration=ms, **({"lossless": True} if kind == "WEBP" else {}))
+    return base64.b64encode(out.getvalue()).decode()
+
+
+@pytest.mark.parametrize("kind", ["GIF", "WEBP"])
+def test_an_animation_is_the_video_of_its_frames(seeing, kind):
+    """Half a second each at two a second, and the second frame twice as long."""
+    Image = pytest.importorskip("PIL.Image")
+    s, _ = seeing
+    colours = [Image.frombytes("RGB", (60, 44), bytes(x * (7 + i) % 251 // 64 * 80 for x in range(60 * 44 * 3))) for i in range(3)]
+    shown = [colours[i] for i in (0, 1, 1, 2)]
+    png = [io.BytesIO() for _ in shown]
+    for f, out in zip(shown, png):
+        f.save(out, "PNG")
+    frames = "data:video/jpeg;base64," + ",".join(base64.b64encode(out.getvalue()).decode() for out in png)
+    url = f"data:image/{kind.lower()};base64," + animation(kind, colours, [500, 1000, 500])
+    part = lambda url, **more: {"type": "video_url", "video_url": {"url": url}, **more}
+    want, got = ask(s, part(frames), cache_salt="frames"), ask(s, part(url), cache_salt=kind)
+    assert greedy(want) == greedy(got)
+    assert want.json()["usage"]["prompt_tokens"] == got.json()["usage"]["prompt_tokens"]
+    r = ask(s, part(url, fps=100))
+    assert r.status_code == 400 and "at most 128 frames. Given: 200, of 2.0 seconds at `fps` 100" in r.json()["error"]["message"], r.text
+
+
 def test_what_is_refused(seeing):
     s, cases = seeing
     bad = lambda url: ask(s, {"type": "video_url", "video_url": {"url": url}})
-    for url in "data:video/mp4;base64,AAAA", "https://example.org/a.mp4", "data:image/png;base64,AAAA":
+    for url in "data:video/mp4;base64,AAAA", "data:image/png;base64,AAAA":
         r = bad(url)
         assert r.status_code == 400 and "video files such as MP4 or WebM are not decoded" in r.json()["error"]["message"], r.text
+    r = bad("https://example.org/a.mp4")
+    assert r.status_code == 400 and "this server fetches no images" in r.json()["error"]["message"], r.text
     r = bad("data:video/jpeg;base64," + ",".join(map(b64, ["rgb_97x61.png", "exact_56x56.png"])))
     assert r.status_code == 400 and "the frames of a video have one size" in r.json()["error"]["message"], r.text
     r = bad("data:video/jpeg;base64," + ",".join(["AAAA"] * 3))

@@ -4,9 +4,10 @@
 
 enum { DECODE_MS = 10000, FEATURE_BYTES = 256 << 20 };
 
-static int decode(void *decoder, const void *bytes, size_t n, struct image *out, struct err *e)
+static int decode(void *decoder, const void *bytes, size_t n, const struct image_times *times,
+                  struct image *out, struct err *e)
 {
-    return image_decode(decoder, bytes, n, out, e);
+    return image_decode(decoder, bytes, n, times, out, e);
 }
 
 /* Layers of cross-attention need a cache of images' rows, which only generators keep. */

@@ -44,8 +44,9 @@ int png_file_decode(const uint8_t *bytes, size_t n, const struct canvas *c, stru
 int jpeg_file_decode(const uint8_t *bytes, size_t n, const struct canvas *c, struct err *e);
 int webp_file_decode(const uint8_t *bytes, size_t n, const struct canvas *c, struct err *e);
 int gif_file_decode(const uint8_t *bytes, size_t n, const struct canvas *c, struct err *e);
-/* Runs the decoder of info->format; `info` is from image_sniff() of the same bytes. `rgb`: as
- * displayed, info->width * info->height * 3 bytes; undefined after an error. */
+/* Runs the decoder of info->format; `info` is from image_sniff() of the same bytes, with
+ * info->times for an animation (GIF and WebP; other formats are refused). `rgb`: as displayed,
+ * image_bytes(); undefined after an error. */
 int image_decode_here(const void *bytes, size_t n, const struct image_info *info, uint8_t *rgb,
                       struct err *e);
 /* err_set() with ERR_VALIDATION: "the JPEG file is broken or incomplete". */

@@ -307,15 +307,15 @@ static int decode_in_turn(struct image_decoder *d, const void *bytes, const stru
     if (map && e->kind == ERR_NONE) {
         rc = judge(d, how, &r, t->info.format, e);
         if (rc == 0)
-            memcpy(rgb, map + t->pixels_at, (size_t)t->info.width * t->info.height * 3);
+            memcpy(rgb, map + t->pixels_at, image_bytes(&t->info));
     }
     if (map)
         release_memory(d, map, t->map_bytes);
     return rc;
 }
 
-int image_decode(struct image_decoder *d, const void *bytes, size_t n, struct image *out,
-                 struct err *e)
+int image_decode(struct image_decoder *d, const void *bytes, size_t n,
+                 const struct image_times *times, struct image *out, struct err *e)
 {
     struct decoder_task t = {.bytes = n};
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -325,7 +325,12 @@ int image_decode(struct image_decoder *d, const void *bytes, size_t n, struct im
                        IMAGE_FILE_MAX_BYTES);
     if (image_sniff(bytes, n, &d->options.limits, &t.info, e))
         return -1;
-    const size_t pixels = (size_t)t.info.width * t.info.height * 3;
+    if (times)
+        t.info.times = *times;
+    const size_t pixels = image_bytes(&t.info);
+    if (pixels / 3 > d->options.limits.max_pixels)
+        return err_set(e, ERR_VALIDATION, "the frames of the animation have more than %llu pixels",
+                       (unsigned long long)d->options.limits.max_pixels);
     t.pixels_at = (n + page - 1) / page * page;
     t.map_bytes = t.pixels_at + pixels;
     uint8_t *rgb = malloc(pixels);
@@ -340,7 +345,11 @@ int image_decode(struct image_decoder *d, const void *bytes, size_t n, struct im
         *e = why;
         return -1;
     }
-    *out = (struct image){.width = t.info.width, .height = t.info.height, .rgb = rgb};
+    *out = (struct image){.width = t.info.width,
+                          .height = t.info.height,
+                          .rgb = rgb,
+                          .frames = t.info.times.frames,
+                          .fps = t.info.times.frames ? t.info.times.fps : 0};
     return 0;
 }
 

@@ -21,11 +21,12 @@ struct image_decoder_options {
 struct image_decoder *image_decoder_new(const struct image_decoder_options *o, struct err *e);
 void image_decoder_free(struct image_decoder *d); /* ends the process; NULL is allowed */
 
-/* Decodes an image. `out` is zeroed after an error. ERR_VALIDATION: the image is broken, too large,
- * or crashed the process (one sentence without bytes of the image); the next call works.
+/* Decodes an image, or with `times` an animation, whose pixels of all frames together are limited
+ * as those of an image. `out` is zeroed after an error. ERR_VALIDATION: the image is broken, too
+ * large, or crashed the process (one sentence without bytes of the image); the next call works.
  * ERR_SYSTEM: the process could not be started. */
-int image_decode(struct image_decoder *d, const void *bytes, size_t n, struct image *out,
-                 struct err *e);
+int image_decode(struct image_decoder *d, const void *bytes, size_t n,
+                 const struct image_times *times, struct image *out, struct err *e);
 
 /* Call first in main(): does not return in the decoding process. */
 void image_decoder_main(int argc, char **argv);

@@ -1,4 +1,5 @@
 #include "common/image/canvas.h"
+#include "common/image/film.h"
 #include <gnutls/crypto.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,10 @@ int image_decode_here(const void *bytes, size_t n, const struct image_info *info
                                                      [IMAGE_WEBP] = webp_file_decode,
                                                      [IMAGE_GIF] = gif_file_decode};
     const struct canvas c = canvas_over(info, rgb);
+    if (info->times.frames)
+        return info->format == IMAGE_GIF    ? gif_film_decode(bytes, n, info, rgb, e)
+               : info->format == IMAGE_WEBP ? webp_film_decode(bytes, n, info, rgb, e)
+                                            : image_broken(info->format, e);
     return decoders[info->format](bytes, n, &c, e);
 }
 

@@ -19,11 +19,22 @@ struct image_limits {
 };
 extern const struct image_limits image_default_limits; /* 16384, 50 million */
 
+/* What is decoded of an animation: frame i as it is shown i / fps seconds after the beginning. */
+struct image_times {
+    uint32_t frames; /* 0: a still image, of which fps is not used */
+    double fps;
+};
 struct image_info {
     enum image_format format;
-    uint32_t width, height; /* as displayed: after the EXIF orientation */
-    uint32_t orientation;   /* 1 .. 8 */
+    uint32_t width, height;   /* as displayed: after the EXIF orientation */
+    uint32_t orientation;     /* 1 .. 8 */
+    struct image_times times; /* image_sniff() leaves 0 frames */
 };
+/* Bytes of RGB. */
+static inline size_t image_bytes(const struct image_info *i)
+{
+    return (size_t)i->width * i->height * 3 * (i->times.frames ? i->times.frames : 1);
+}
 /* Reads format and size from the file's header, ignoring its name. Allocates nothing.
  * ERR_VALIDATION, one sentence, if it is no image in one of the four formats, or exceeds the
  * limits. */

@@ -7,6 +7,7 @@
 enum { MAGIC_BYTES = 8, HEAD_BYTES = MAGIC_BYTES + 8 + 4, LENGTH_BYTES = 4 };
 /* No image file begins with it. */
 static const uint8_t magic[MAGIC_BYTES] = {0x8b, 'R', 'E', 'E', 'L', '\r', '\n', 0x1a};
+static const uint8_t film_magic[MAGIC_BYTES] = {0x8b, 'F', 'I', 'L', 'M', '\r', '\n', 0x1a};
 
 /* ---------------------------------------------------------------- numbers */
 
@@ -26,23 +27,43 @@ static uint64_t get(const uint8_t *p, int bytes)
 
 /* ---------------------------------------------------------------- files */
 
-void reel_write(struct buf *out, const struct reel_frame *frames, uint32_t n, double fps)
+static void put_head(struct buf *out, const uint8_t with[MAGIC_BYTES], uint32_t n, double fps)
 {
     uint64_t bits;
     assert(n <= REEL_MAX_FRAMES);
     memcpy(&bits, &fps, sizeof(bits));
-    buf_add(out, magic, sizeof(magic));
+    buf_add(out, with, MAGIC_BYTES);
     put(out, bits, 8);
     put(out, n, 4);
-    for (uint32_t i = 0; i < n; i++) {
-        put(out, frames[i].n, LENGTH_BYTES);
-        buf_add(out, frames[i].bytes, frames[i].n);
-    }
+}
+
+static void put_file(struct buf *out, const struct reel_frame *f)
+{
+    put(out, f->n, LENGTH_BYTES);
+    buf_add(out, f->bytes, f->n);
+}
+
+void reel_write(struct buf *out, const struct reel_frame *frames, uint32_t n, double fps)
+{
+    put_head(out, magic, n, fps);
+    for (uint32_t i = 0; i < n; i++)
+        put_file(out, &frames[i]);
+}
+
+void reel_write_film(struct buf *out, const struct reel_frame *file, const struct image_times *t)
+{
+    put_head(out, film_magic, t->frames, t->fps);
+    put_file(out, file);
+}
+
+static bool is_film(const void *bytes, size_t n)
+{
+    return n >= MAGIC_BYTES && !memcmp(bytes, film_magic, MAGIC_BYTES);
 }
 
 bool reel_is(const void *bytes, size_t n)
 {
-    return n >= sizeof(magic) && !memcmp(bytes, magic, sizeof(magic));
+    return (n >= MAGIC_BYTES && !memcmp(bytes, magic, MAGIC_BYTES)) || is_film(bytes, n);
 }
 
 static int broken(struct err *e)
@@ -87,8 +108,9 @@ int reel_sniff(const void *bytes, size_t n, const struct image_limits *l, struct
     if (read_head(p, n, out, e))
         return -1;
     size_t left = n - HEAD_BYTES;
+    const uint32_t files = is_film(p, n) ? 1 : out->frames;
     p += HEAD_BYTES;
-    for (uint32_t i = 0; i < out->frames; i++) {
+    for (uint32_t i = 0; i < files; i++) {
         if (next_frame(&p, &left, &frame, e) || image_sniff(frame.bytes, frame.n, l, &info, e))
             return -1;
         if (i == 0) {
@@ -108,9 +130,21 @@ int reel_sniff(const void *bytes, size_t n, const struct image_limits *l, struct
     return left ? broken(e) : 0;
 }
 
-int reel_decode(int (*decode)(void *arg, const void *bytes, size_t n, struct image *out,
-                              struct err *e),
-                void *arg, const void *bytes, size_t n, struct image *out, struct err *e)
+static int decode_film(reel_decode_fn *decode, void *arg, const uint8_t *p, size_t left,
+                       const struct reel_info *info, struct image *out, struct err *e)
+{
+    const struct image_times times = {info->frames, info->fps};
+    struct reel_frame file;
+    if (next_frame(&p, &left, &file, e) || decode(arg, file.bytes, file.n, &times, out, e))
+        return -1;
+    if (out->width == info->width && out->height == info->height && out->frames == info->frames)
+        return 0;
+    image_free(out);
+    return broken(e);
+}
+
+int reel_decode(reel_decode_fn *decode, void *arg, const void *bytes, size_t n, struct image *out,
+                struct err *e)
 {
     struct reel_info info;
     struct reel_frame frame;
@@ -120,11 +154,14 @@ int reel_decode(int (*decode)(void *arg, const void *bytes, size_t n, struct ima
     const uint8_t *p = (const uint8_t *)bytes + HEAD_BYTES;
     const size_t each = (size_t)info.width * info.height * 3;
     size_t left = n - HEAD_BYTES;
+    if (is_film(bytes, n))
+        return decode_film(decode, arg, p, left, &info, out, e);
     uint8_t *rgb = malloc(each * info.frames);
     int rc = rgb ? 0 : err_nomem(e);
     for (uint32_t i = 0; rc == 0 && i < info.frames; i++) {
         struct image one = {0};
-        rc = next_frame(&p, &left, &frame, e) ? -1 : decode(arg, frame.bytes, frame.n, &one, e);
+        rc = next_frame(&p, &left, &frame, e) ? -1
+                                              : decode(arg, frame.bytes, frame.n, NULL, &one, e);
         if (rc == 0 && (one.width != info.width || one.height != info.height))
             rc = broken(e); /* its header has another size */
         if (rc == 0)

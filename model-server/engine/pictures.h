@@ -25,8 +25,9 @@ struct pictures_options {
      * it. */
     struct text_encoder *texts;
     uint32_t most_ids;
-    /* Decodes a file: image_decode() of common/image/decoder.h. */
-    int (*decode)(void *arg, const void *bytes, size_t n, struct image *out, struct err *e);
+    /* Decodes a file: image_decode() of common/image/decoder.h. `times`: as there. */
+    int (*decode)(void *arg, const void *bytes, size_t n, const struct image_times *times,
+                  struct image *out, struct err *e);
     void *decode_arg;
     const struct backend_ops *ops; /* its host threads process pixels */
     struct device *dev;

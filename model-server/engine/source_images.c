@@ -51,7 +51,7 @@ static int read_image(struct pictures *p, const struct media_spec *s, struct med
     const int rc =
         m->plan.frames
             ? reel_decode(p->o.decode, p->o.decode_arg, s->bytes, s->n_bytes, &m->picture, e)
-            : p->o.decode(p->o.decode_arg, s->bytes, s->n_bytes, &m->picture, e);
+            : p->o.decode(p->o.decode_arg, s->bytes, s->n_bytes, NULL, &m->picture, e);
     if (rc)
         return -1;
     if (!m->digest)

@@ -91,11 +91,11 @@ static int fetch(const struct media *m, const struct ask_image *s, size_t max, s
     return rc == 0 && !out->bytes ? err_nomem(e) : rc;
 }
 
-/* Reads the file. */
+/* Reads the file, of a video the frames' files or an animation. */
 static int file_of(const struct media *m, const struct ask *q, const struct ask_image *s,
                    size_t max, struct medium *out, struct err *e)
 {
-    if (s->video)
+    if (s->video && media_has_frames(s))
         return media_read_video(s, vision_most_frames(m->vision), max, out, e) == 0
                    ? 0
                    : fail(q, s, FAULT_URL, e);
@@ -132,7 +132,7 @@ static int look(const struct media *m, const struct ask *q, const struct ask_ima
         return err_wrap(e, "Input validation error");
     if (out->plan.n_tokens == 0)
         return err_set(e, ERR_VALIDATION, "Input validation error: an image without any token");
-    if (image_decode(m->decoder, out->bytes, out->n, &picture, e) != 0)
+    if (image_decode(m->decoder, out->bytes, out->n, NULL, &picture, e) != 0)
         return fail(q, s, FAULT_FORMAT, e);
     out->type = image_mime(info.format);
     out->digest = image_digest(&picture);
@@ -144,10 +144,10 @@ static int look(const struct media *m, const struct ask *q, const struct ask_ima
     return fail(q, s, FAULT_FORMAT, e);
 }
 
-static int decode_frame(void *decoder, const void *bytes, size_t n, struct image *out,
-                        struct err *e)
+static int decode_frame(void *decoder, const void *bytes, size_t n, const struct image_times *times,
+                        struct image *out, struct err *e)
 {
-    return image_decode(decoder, bytes, n, out, e);
+    return image_decode(decoder, bytes, n, times, out, e);
 }
 
 /* The same for a reel. */
@@ -176,6 +176,12 @@ int media_read(const struct media *m, const struct ask *q, const struct ask_imag
 {
     if (file_of(m, q, s, max_bytes, out, e) != 0)
         return -1;
+    if (s->video && !media_has_frames(s) &&
+        media_read_film(s, vision_most_frames(m->vision), out, e) != 0) {
+        free(out->bytes);
+        out->bytes = NULL;
+        return fail(q, s, FAULT_VIDEO, e);
+    }
     if ((s->video ? watch : look)(m, q, s, max_pixels, out, e) == 0)
         return 0;
     free(out->bytes);

@@ -1,17 +1,19 @@
-/* video.c - videos in data URLs: files of frames in base64, with commas between them, as vLLM takes
- * them: data:video/jpeg;base64,FRAME,FRAME... */
+/* video.c - videos: files of frames in base64 in a data URL, with commas between them, as vLLM
+ * takes them (data:video/jpeg;base64,FRAME,FRAME...), and animated GIF and WebP files. */
 #include "common/image/data_url.h"
+#include "common/image/film.h"
 #include "common/image/reel.h"
 #include "router/media/read.h"
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 static const char kinds[] =
-    "a video is a URL that begins with data:video/jpeg;base64, and has the frames' files in "
-    "base64, "
-    "with commas between them; video files such as MP4 or WebM are not decoded";
+    "a video is an animated GIF or WebP file, or a URL that begins with data:video/jpeg;base64, "
+    "and has the frames' files in base64, with commas between them; video files such as MP4 or "
+    "WebM are not decoded";
 
 /* Behind the first comma of the URL, or NULL: it is of another kind. */
 static const char *frames_of(const char *url, size_t n)
@@ -53,12 +55,36 @@ static int decode(const char *at, const char *end, uint8_t *bytes, struct reel_f
     return 0;
 }
 
+bool media_has_frames(const struct ask_image *s) { return frames_of(s->url, s->n_url) != NULL; }
+
+int media_read_film(const struct ask_image *s, uint32_t most_frames, struct medium *out,
+                    struct err *e)
+{
+    const struct reel_frame file = {out->bytes, out->n};
+    struct buf reel = BUF_INIT;
+    uint64_t ms = 0;
+    struct err why = ERR_INIT;
+    if (film_length(out->bytes, out->n, &ms, &why) != 0)
+        return err_set(e, ERR_VALIDATION, "%s", kinds);
+    const double n = fmax(1, ceil((double)ms * s->fps / 1000));
+    if (n > most_frames)
+        return err_set(e, ERR_VALIDATION,
+                       "a video may have at most %u frames. Given: %.0f, of %.1f seconds at `fps` "
+                       "%g",
+                       most_frames, n, (double)ms / 1000, s->fps);
+    reel_write_film(&reel, &file, &(struct image_times){(uint32_t)n, s->fps});
+    free(out->bytes);
+    out->n = reel.len;
+    out->bytes = reel.oom ? NULL : buf_take(&reel);
+    buf_free(&reel);
+    return out->bytes ? 0 : err_nomem(e);
+}
+
 int media_read_video(const struct ask_image *s, uint32_t most_frames, size_t max_bytes,
                      struct medium *out, struct err *e)
 {
     const char *at = frames_of(s->url, s->n_url), *end = s->url + s->n_url;
-    if (!at)
-        return err_set(e, ERR_VALIDATION, "%s", kinds);
+    assert(at);
     const size_t symbols = (size_t)(end - at);
     const size_t n = count(at, end);
     assert(most_frames <= REEL_MAX_FRAMES);

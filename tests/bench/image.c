@@ -43,7 +43,7 @@ static void decode_there(struct image_decoder *d, const char *bytes, size_t n)
 {
     struct image p;
     struct err e = ERR_INIT;
-    if (image_decode(d, bytes, n, &p, &e))
+    if (image_decode(d, bytes, n, NULL, &p, &e))
         stop(&e);
     image_free(&p);
 }

@@ -1,22 +1,29 @@
 // fuzz-sources: common/image/reel.c common/image/image.c common/image/sniff.c common/image/exif.c
 // fuzz-sources: common/image/canvas.c common/image/png.c common/image/jpeg.c common/image/webp.c
-// fuzz-sources: common/image/gif.c common/buf.c common/err.c common/utf8.c
+// fuzz-sources: common/image/gif.c common/image/*film.c common/buf.c common/err.c common/utf8.c
 #include "common/image/reel.h"
 #include "tests/fuzz/image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static int decode(void *arg, const void *bytes, size_t n, struct image *out, struct err *e)
+static int decode(void *arg, const void *bytes, size_t n, const struct image_times *times,
+                  struct image *out, struct err *e)
 {
     static const struct image_limits limits = {500, 10000};
     struct image_info info;
+    *out = (struct image){0};
     (void)arg;
     if (image_sniff(bytes, n, &limits, &info, e))
         return -1;
-    *out = (struct image){.width = info.width,
-                          .height = info.height,
-                          .rgb = malloc((size_t)info.width * info.height * 3)};
-    return out->rgb ? image_decode_here(bytes, n, &info, out->rgb, e) : err_nomem(e);
+    if (times)
+        info.times = *times;
+    uint8_t *rgb = malloc(image_bytes(&info));
+    if (!rgb || image_decode_here(bytes, n, &info, rgb, e)) {
+        free(rgb);
+        return rgb ? -1 : err_nomem(e);
+    }
+    *out = (struct image){info.width, info.height, rgb, info.times.frames, info.times.fps};
+    return 0;
 }
 
 /* What is accepted is within the limits; what is decoded has the size that the header says. */

@@ -6,12 +6,13 @@
 
 Run by hand, with Pillow installed. Cases: every colour type, depth and interlacing of PNG with and without transparency,
 JPEG of every sampling and colour space, lossy, lossless and animated WebP, GIF with odd palettes and frames, all
-orientations of EXIF, and files that were cut or changed. Whole files must agree exactly. Of broken ones both sides may
+orientations of EXIF, animations of GIF and WebP as frames at a constant rate, and files that were cut or changed. Whole files must agree exactly. Of broken ones both sides may
 refuse what the other accepts: those are counted, and printed with --verbose.
 """
 import argparse
 import hashlib
 import io
+import math
 import os
 import random
 import struct
@@ -226,27 +227,66 @@ def mutants(rng, files, n):
         yield "broken " + name, bytes(data)
 
 
+def films(rng):
+    """Animations: frames that change a part, are transparent in places, and leave several things behind; some with a canvas of their own."""
+    for kind in "GIF", "GIF", "WEBP":
+        w, h, n = rng.randint(1, 40), rng.randint(1, 40), rng.randint(2, 7)
+        mode, frames = rng.choice(["RGB", "RGBA", "P"]), []
+        base = Image.frombytes("RGB", (w, h), rng.randbytes(3 * w * h)).quantize(8).convert("RGB")
+        for _ in range(n):
+            f = base.copy()
+            x, y = rng.randrange(w), rng.randrange(h)
+            f.paste(tuple(rng.randbytes(3)), (x, y, rng.randint(x + 1, w), rng.randint(y + 1, h)))
+            if mode == "RGBA":
+                f.putalpha(Image.frombytes("L", (w, h), bytes(rng.choice([0, 255] if kind == "GIF" else [0, 90, 255]) for _ in range(w * h))))
+            frames.append(f.quantize(16) if mode == "P" else f)
+        times = [rng.choice([0, 10, 20, 70, 100, 330, 1000]) for _ in frames]
+        more = dict(disposal=[rng.randint(1, 3) for _ in frames]) if kind == "GIF" else dict(lossless=rng.random() < 0.5)
+        if kind == "GIF" and rng.random() < 0.4:
+            more |= dict(transparency=rng.randrange(4))
+        out = io.BytesIO()
+        if len({f.tobytes() for f in frames}) == 1:
+            continue  # a still image for Pillow
+        frames[0].save(out, kind, save_all=True, append_images=frames[1:], duration=times, background=0 if kind == "GIF" else (0, 0, 0, 0), **more)
+        yield f"film {kind} {w} x {h}, {n} frames, {mode}, {more}", out.getvalue()
+
+
+def shown(data, fps):
+    """What a video of the animation has: its frame at each 1 / fps seconds. Frames of 10 ms or less take 100 ms."""
+    p, frames, end, digest = Image.open(io.BytesIO(data)), [], 0, hashlib.sha256()
+    for i in range(getattr(p, "n_frames", 1)):
+        p.seek(i)
+        f = p.convert("RGBA")  # before its duration is known: WebP
+        ms = p.info.get("duration", 0)
+        end += 100 if ms <= 10 else ms
+        frames.append((end, Image.alpha_composite(Image.new("RGBA", f.size, "white"), f).convert("RGB")))
+    n = math.ceil(end * fps / 1000)
+    for i in range(n):
+        digest.update(next((f for e, f in frames if i * 1000 / fps < e), frames[-1][1]).tobytes())
+    return f"{n} {p.width} {p.height} {digest.hexdigest()}"
+
+
 class Ours:
     def __init__(self):
         self.program = subprocess.Popen([f"{ROOT}/build/tests/tools/decode_image"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.file = tempfile.NamedTemporaryFile()
 
-    def meaning(self, data):
+    def meaning(self, data, fps=None):
         self.file.seek(0)
         self.file.truncate()
         self.file.write(data)
         self.file.flush()
-        self.program.stdin.write(self.file.name + "\n")
+        self.program.stdin.write(self.file.name + (f"\t{fps}" if fps else "") + "\n")
         self.program.stdin.flush()
         return self.program.stdout.readline().strip()
 
 
-def compare(ours, name, data, sums, verbose):
+def compare(ours, name, data, sums, verbose, fps=None):
     try:
-        theirs = meaning(data)
+        theirs = shown(data, fps) if fps else meaning(data)
     except Exception as e:  # Pillow raises what its parsers raise
         theirs = f"error: {type(e).__name__} {e}"
-    mine = ours.meaning(data)
+    mine = ours.meaning(data, fps)
     bad = [v.startswith("error") for v in (theirs, mine)]
     verdict = "both refuse" if all(bad) else "only we refuse" if bad[1] else "only Pillow refuses" if bad[0] else "same" if theirs == mine else "other pixels"
     kind = "broken" if name.startswith("broken") else "whole"
@@ -272,6 +312,9 @@ def main():
         files = [f for made in (pngs, jpegs, webps, gifs) for f in made(rng)]
         for name, data in [*files, *mutants(rng, files, a.mutants)]:
             compare(ours, name, data, sums, a.verbose)
+        animated = [f for _ in range(10) for f in films(rng)]
+        for name, data in [*animated, *mutants(rng, animated, a.mutants // 5)]:
+            compare(ours, name, data, sums, a.verbose, rng.choice([1, 2, 7.5, 30]))
     for (kind, verdict), n in sorted(sums.items()):
         print(f"{kind}: {verdict}: {n}")
     return any(kind == "whole" and verdict != "same" for kind, verdict in sums)

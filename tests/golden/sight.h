@@ -57,11 +57,11 @@ struct sight {
     struct err e;
 };
 
-static inline int decode_here(void *arg, const void *bytes, size_t n, struct image *out,
-                              struct err *e)
+static inline int decode_here(void *arg, const void *bytes, size_t n,
+                              const struct image_times *times, struct image *out, struct err *e)
 {
     struct image_info info;
-    (void)arg;
+    (void)arg, (void)times;
     if (image_sniff(bytes, n, &image_default_limits, &info, e))
         return -1;
     *out = (struct image){.width = info.width,

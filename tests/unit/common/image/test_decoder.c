@@ -39,7 +39,7 @@ static void expect_works(struct image_decoder *d, uint32_t side, uint8_t value)
     struct buf file = grey(side, value);
     struct image p;
     struct err e = ERR_INIT;
-    if (image_decode(d, file.p, file.len, &p, &e))
+    if (image_decode(d, file.p, file.len, NULL, &p, &e))
         fail_msg("%s", e.msg);
     assert_true(p.width == side && p.height == side);
     for (size_t i = 0; i < (size_t)side * side * 3; i++)
@@ -54,7 +54,7 @@ static void expect_fails(struct image_decoder *d, const struct buf *file, const 
 {
     struct image p;
     struct err e = ERR_INIT;
-    assert_int_equal(image_decode(d, file->p, file->len, &p, &e), -1);
+    assert_int_equal(image_decode(d, file->p, file->len, NULL, &p, &e), -1);
     assert_string_equal(e.msg, words);
     assert_int_equal(e.kind, ERR_VALIDATION);
     assert_null(p.rgb);
@@ -180,7 +180,7 @@ static void retires(void **state)
     for (int i = 0; !is_gone(first) && i < 5000; i++) {
         struct image p;
         struct err e = ERR_INIT;
-        assert_int_equal(image_decode(d, file.p, file.len, &p, &e), 0);
+        assert_int_equal(image_decode(d, file.p, file.len, NULL, &p, &e), 0);
         image_free(&p);
     }
     assert_true(is_gone(first));
@@ -426,7 +426,7 @@ static void a_large_file(void **state)
     struct image_decoder *d = decoder_new(&usual);
     struct image p;
     struct err e = ERR_INIT;
-    assert_int_equal(image_decode(d, "", (size_t)IMAGE_FILE_MAX_BYTES + 1, &p, &e), -1);
+    assert_int_equal(image_decode(d, "", (size_t)IMAGE_FILE_MAX_BYTES + 1, NULL, &p, &e), -1);
     assert_string_equal(e.msg, "the image file has more than 268435456 bytes");
     image_decoder_free(d);
 }

@@ -6,15 +6,20 @@
 
 enum { W = 5, H = 3, PIXELS = W * H };
 
-static int decode(void *arg, const void *bytes, size_t n, struct image *out, struct err *e)
+static int decode(void *arg, const void *bytes, size_t n, const struct image_times *times,
+                  struct image *out, struct err *e)
 {
     struct image_info info;
     (void)arg;
     if (image_sniff(bytes, n, &image_default_limits, &info, e))
         return -1;
+    if (times)
+        info.times = *times;
     *out = (struct image){.width = info.width,
                           .height = info.height,
-                          .rgb = malloc((size_t)info.width * info.height * 3)};
+                          .frames = info.times.frames,
+                          .fps = info.times.fps,
+                          .rgb = malloc(image_bytes(&info))};
     return image_decode_here(bytes, n, &info, out->rgb, e);
 }
 
