@@ -11,7 +11,7 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from serving import DEMO, Scripted, Service  # noqa: E402
+from serving import DEMO, Scripted, Service, data  # noqa: E402
 
 os.environ |= {"OPENAI_API_KEY": "-", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
 # Tools first: their texts have brackets. What a tool said is what the model says next.
@@ -373,3 +373,78 @@ def test_anthropic_tool_runner(s):
     runner = client.beta.messages.tool_runner(model="m", max_tokens=99, messages=[{"role": "user", "content": ask}], tools=[tool])
     seen = [m.content[0] for m in runner]
     assert seen[0].type == "tool_use" and seen[0].input == {"city": "Rome"} and seen[-1].text == "Sunny in Rome."
+
+
+def test_langchain_for_other_apis(s):
+    """Hugging Face's, Mistral's and Cohere's classes. The last two do not join the parts of a streamed call, as they give each an id of its own."""
+    need("langchain_huggingface", "langchain_mistralai", "langchain_cohere")
+    from langchain_cohere import ChatCohere
+    from langchain_core.messages import HumanMessage, ToolMessage
+    from langchain_huggingface import ChatHuggingFace, HuggingFaceEndpoint
+    from langchain_mistralai import ChatMistralAI
+
+    endpoint = HuggingFaceEndpoint(endpoint_url=s.url, task="text-generation", huggingfacehub_api_token="-")
+    models = [ChatHuggingFace(llm=endpoint, model_id="m"), ChatMistralAI(endpoint=s.url + "/v1", api_key="-", model_name="m"), ChatCohere(base_url=s.url, cohere_api_key="-", model="m")]
+    for m in models:
+        check_langchain(m, HumanMessage, ToolMessage)
+
+
+def test_qwen_agent(s):
+    """With the calls in the text, as it has them by default, and with OpenAI's."""
+    need("qwen_agent")
+    from qwen_agent.agents import Assistant
+    from qwen_agent.tools.base import BaseTool
+
+    class Weather(BaseTool):
+        name = "weather"
+        description = "The weather of a city."
+        parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+        def call(self, params, **_):
+            return weather(**json.loads(params))
+
+    for raw in (False, True):
+        llm = {"model": "m", "model_server": s.url + "/v1", "api_key": "-", "generate_cfg": {"use_raw_api": raw}}
+        bot = Assistant(llm=llm, function_list=[Weather()])
+        for text, want in (("Hello.", "Hello."), (call("weather", city="Rome"), "Sunny in Rome.")):
+            *_, last = bot.run(messages=[{"role": "user", "content": says(text)}])
+            assert last[-1]["content"] == want, (raw, last)
+
+
+def test_mirascope(s):
+    need("mirascope")
+    from mirascope import llm
+    from pydantic import BaseModel
+
+    class Person(BaseModel):
+        name: str
+        age: int
+
+    llm.register_provider("openai", scope="openai/", api_key="-", base_url=s.url + "/v1")
+    for model in ("openai/m:completions", "openai/m:responses"):
+        talk = llm.call(model)(lambda text: text)
+        assert talk(says("Hello.")).text() == "Hello."
+        assert "".join(talk.stream(says("One two three.")).text_stream()).strip() == "One two three."
+        asked = llm.call(model, tools=[llm.tool(weather)])(lambda text: text)(says(call("weather", city="Rome")))
+        assert asked.resume(asked.execute_tools()).text() == "Sunny in Rome."
+        for mode, text in (("strict", PERSON), ("json", PERSON), ("tool", forced("__mirascope_formatted_output_tool__"))):
+            typed = llm.call(model, format=llm.format(Person, mode=mode))(lambda text: text)
+            assert typed(says(text)).parse() == Person(name="Ann", age=3), (model, mode)
+
+
+def test_mem0(tmp_path, monkeypatch):
+    """Facts of a conversation are found by their vectors, of a second server. Its instructions are 17,000 tokens long."""
+    monkeypatch.setenv("MEM0_TELEMETRY", "False")
+    monkeypatch.setenv("MEM0_DIR", str(tmp_path / "home"))
+    (mem0,) = need("mem0")
+    with Scripted(TEMPLATE, script={"blocks": 4096}) as chat, Service(data("embed/bert_mean")) as vectors:
+        width = len(vectors.post("/v1/embeddings", {"input": "x"}).json()["data"][0]["embedding"])
+        memory = mem0.Memory.from_config({
+            "llm": {"provider": "openai", "config": {"model": "m", "openai_base_url": chat.url + "/v1", "api_key": "-"}},
+            "embedder": {"provider": "openai", "config": {"model": "m", "openai_base_url": vectors.url + "/v1", "api_key": "-", "embedding_dims": width}},
+            "vector_store": {"provider": "qdrant", "config": {"path": str(tmp_path / "q"), "embedding_model_dims": width}},
+        })  # fmt: skip
+        fact = json.dumps({"memory": [{"text": "Likes tea"}]})
+        memory.add([{"role": "user", "content": says(fact)}], user_id="u")
+        (found,) = memory.search("tea", filters={"user_id": "u"})["results"]
+        assert found["memory"] == "Likes tea"
