@@ -104,7 +104,7 @@ void child_ended(struct child *c, int status)
 
 void child_stopped(struct child *c, bool stopped)
 {
-    c->liveness.stopped = stopped;
+    liveness_stopped(&c->liveness, stopped);
     LOG(LOG_WARN, stopped ? "stopped by a signal" : "continued", LOGS("name", c->name),
         LOGI("pid", c->pid));
 }

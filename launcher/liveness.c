@@ -78,6 +78,12 @@ static enum liveness_sign liveness_look(pid_t pid, uint64_t *cpu)
     return state == 'T' ? SIGN_STOPPED : SIGN_STILL;
 }
 
+void liveness_stopped(struct liveness *l, bool stopped)
+{
+    l->stopped = stopped;
+    l->looked = false;
+}
+
 bool liveness_turn(struct liveness *l, pid_t pid, uint32_t turn_ms, uint32_t timeout_ms)
 {
     uint64_t beats;
@@ -90,10 +96,14 @@ bool liveness_turn(struct liveness *l, pid_t pid, uint32_t turn_ms, uint32_t tim
         l->quiet_ms = 0;
         return false;
     }
-    const uint32_t late = 2 * LIVENESS_TURN_MS;
+    const bool soon = l->stopped && sign == SIGN_STOPPED && timeout_ms > STOPPED_MS;
+    const uint32_t late = soon ? LIVENESS_TURN_MS : 2 * LIVENESS_TURN_MS;
     turn_ms = turn_ms < late ? turn_ms : late;
+    if (soon && !l->looked)
+        turn_ms = l->quiet_ms = 0;
+    l->looked = true;
     l->quiet_ms += sign == SIGN_DEVICE ? turn_ms / DEVICE_PATIENCE : turn_ms;
-    if (l->stopped && sign == SIGN_STOPPED && timeout_ms > STOPPED_MS)
+    if (soon)
         timeout_ms = STOPPED_MS;
     l->frozen = l->quiet_ms >= timeout_ms;
     return l->frozen;

@@ -42,6 +42,10 @@ static void become(const char *path, char *const *argv, char *const *env, pid_t 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
         _exit(127); /* the launcher died between fork and prctl: no death signal would follow */
     setpgid(0, 0);
+    /* What the terminal sent to the launcher's group before that is the launcher's to act upon.
+     * Ignoring a signal drops one that is pending. */
+    for (const int *sig = (const int[]){SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, 0}; *sig; sig++)
+        signal(*sig, signal(*sig, SIG_IGN));
     if (cores) /* fails if cores went offline meanwhile; the child still starts */
         sched_setaffinity(0, sizeof(*cores), cores);
     for (int i = 0; i < 3; i++)

@@ -95,22 +95,40 @@ static void one_whose_stop_was_reported_has_half_a_second(void **state)
     pid_t pid = child(&l, false, sleeps);
     kill(pid, SIGSTOP);
     wait_for_state(pid);
-    l.stopped = true;
+    liveness_stopped(&l, true);
     watch(&l, pid, 1, 0, 0); /* what it did before */
     assert_true(liveness_doubtful(&l));
     assert_false(watch(&l, pid, 1, 250, 1));
     kill(pid, SIGCONT);
     assert_int_equal(waitpid(pid, NULL, WCONTINUED), pid);
-    l.stopped = false;
+    liveness_stopped(&l, false);
     assert_false(watch(&l, pid, 9, 250, 1));
     assert_false(liveness_doubtful(&l));
     kill(pid, SIGSTOP);
     wait_for_state(pid);
-    l.stopped = true;
+    liveness_stopped(&l, true);
     watch(&l, pid, 1, 0, 0);
     assert_false(liveness_turn(&l, pid, 250, 0)); /* never */
     assert_false(watch(&l, pid, 1, 250, 1));
     assert_true(watch(&l, pid, 1, 250, 1));
+    end(&l, pid);
+}
+
+/* All processes were stopped, and are continued one after the other, the launcher first. */
+static void one_that_was_stopped_with_the_launcher_is_not(void **state)
+{
+    struct liveness l;
+    (void)state;
+    pid_t pid = child(&l, false, sleeps);
+    watch(&l, pid, 1, 0, 0);
+    kill(pid, SIGSTOP);
+    wait_for_state(pid);
+    liveness_stopped(&l, true);
+    assert_false(watch(&l, pid, 2, 20000, 1)); /* the time before the report, and a late turn */
+    kill(pid, SIGCONT);
+    assert_int_equal(waitpid(pid, NULL, WCONTINUED), pid);
+    liveness_stopped(&l, false);
+    assert_false(watch(&l, pid, 9, 250, 1));
     end(&l, pid);
 }
 
@@ -199,6 +217,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_that_stops_is_frozen),
         cmocka_unit_test(one_whose_stop_was_reported_has_half_a_second),
+        cmocka_unit_test(one_that_was_stopped_with_the_launcher_is_not),
         cmocka_unit_test(a_heart_beats_at_its_pace),
         cmocka_unit_test(one_that_works_or_waits_is_not),
         cmocka_unit_test(one_without_a_heartbeat_any_more_is),
