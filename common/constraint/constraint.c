@@ -389,7 +389,7 @@ bool constraint_full(struct constraint *c)
 size_t constraint_bytes(struct constraint *c)
 {
     constraint_enter(c, CONSTRAINT_START);
-    const size_t tables = c->cap * (sizeof(*c->next) + sizeof(*c->by_class) + sizeof(*c->mask));
+    const size_t tables = 3 * c->cap * sizeof(void *); /* next, by_class, mask */
     const size_t path = c->tokens ? (c->tokens->longest + (size_t)1) * sizeof(*c->path) : 0;
     const size_t n = sizeof(*c) + term_bytes(c->pool) + tables + path;
     const size_t all = n + c->table_bytes + c->mask_bytes;

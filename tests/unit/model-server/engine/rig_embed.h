@@ -9,6 +9,11 @@ int model_encode(struct model *m, const struct model_text *texts, uint32_t n, bo
     (void)m, (void)texts, (void)n, (void)all, (void)out;
     return err_set(e, ERR_SYSTEM, "the rig's model does not embed");
 }
+int model_check_text(const struct model *m, const struct model_text *t, struct err *e)
+{
+    (void)m, (void)t, (void)e;
+    return 0;
+}
 int model_encode_reserve(struct model *m, uint32_t tokens, uint32_t texts, enum kv_dtype kv_dtype,
                          struct err *e)
 {
