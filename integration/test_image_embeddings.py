@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import requests
+from huggingface_hub import InferenceClient
 from serving import DATA, ROOT, Service, data
 
 ARGS = ["--task", "embed", "--max-batch-prefill-tokens", 1024, "--payload-limit", 20000000]
@@ -160,6 +161,10 @@ def test_labels_of_a_picture(model):
             assert r.status_code == 200, r.text
             assert [x["label"] for x in r.json()] == [label for _, label in by_score]
             near([x["score"] for x in r.json()], [score for score, _ in by_score])
+        got = InferenceClient(s.url).zero_shot_image_classification(
+            (DATA / "vision/images" / name).read_bytes(), candidate_labels=want["labels"], hypothesis_template="w5 {} w6"
+        )
+        assert [x.label for x in got] == [label for _, label in by_score]
         one = s.post("/", {"inputs": url(name), "parameters": {"candidate_labels": ["w1"]}}).json()
         assert (one[0]["score"] == 1) == (model == "clip")
         for change, why in (({"candidate_labels": []}, "1 to 1024 labels"), ({"hypothesis_template": "w5"}, "has no {}")):

@@ -96,9 +96,11 @@ const char **hf_hypotheses(struct body *b, struct object o, const char *usual,
     const char *given = body_str(b, o, "hypothesis_template", false);
     const char *form = given ? given : usual, *mark = strstr(form, "{}");
     const char **out = ARENA_NEW(b->arena, const char *, n + (size_t)1);
-    if (!mark)
+    if (!mark) {
         body_fail(b, o, "hypothesis_template", "`hypothesis_template` has no {} for a label");
-    else if (!out)
+        return NULL;
+    }
+    if (!out)
         body_nomem(b, o, "candidate_labels");
     if (b->failed)
         return NULL;
