@@ -133,6 +133,10 @@ FILMS = {
     "glm4v_video": (IMAGES | SECONDS, "<|begin_of_video|><|video|><|end_of_video|>"),
     "glm46v_video": (IMAGES | SECONDS | {10: ".", 11: " seconds"}, "<|begin_of_video|><|video|><|end_of_video|>"),
     "gemma4_video": ({320: "<|image|>", 321: "<|image>", 322: "<image|>", 323: "<|video|>", 10: ":", 11: " "} | SECONDS, "<|video|>"),
+    "smolvlm_video": (
+        {320: "<image>", 10: ":", 11: "You are provided the following series of four frames from a ", 12: " [H:MM:SS] video.\n", 13: "\nFrame from "}
+        | {14: "\n\n", 15: "<fake_token_around_image>", 16: "<global-img>"} | SECONDS, "<video>",
+    ),
     "internvl_video": ({320: "<IMG_CONTEXT>", 321: "<img>", 322: "</img>", 323: "<video>", 10: "Frame", 11: ": ", 12: "\n"} | SECONDS, "<video>"),
 }
 
@@ -149,6 +153,10 @@ def spelled(words, family, frames, fps, features):
     if family == "gemma4_video":
         at = lambda i: digits(f"{int(i / fps) // 60:02d}:{int(i / fps) % 60:02d}")
         return sum(([ids[" "]] * (i > 0) + at(i) + [ids[" "]] + frame(323) for i in range(frames)), [])
+    if family == "smolvlm_video":
+        at = lambda i: digits(f"{int(i / fps) // 60:02d}:{int(i / fps) % 60:02d}:")
+        each = sum(([13] + at(i) + [15, 16] + [320] * features + [15] for i in range(frames)), [])
+        return [11] + digits(f"0:00:{int(frames / fps):02d}") + [12] + each + [14]
     return sum(([ids["\n"]] * (i > 0) + [ids["Frame"]] + digits(str(i + 1)) + [ids[": "]] + frame(320) for i in range(frames)), [])
 
 
@@ -183,4 +191,4 @@ def test_videos_are_written_as_by_transformers(family, tmp_path):
         assert first.json()["choices"][0]["token_ids"] == again.json()["choices"][0]["token_ids"]
         part["fps"] = film["fps"] / 40  # other times, other text
         other = s.post("/v1/chat/completions", asked)
-        assert (other.json()["usage"]["prompt_tokens"] == first.json()["usage"]["prompt_tokens"]) == (family in ("internvl_video", "gemma4_video"))
+        assert (other.json()["usage"]["prompt_tokens"] == first.json()["usage"]["prompt_tokens"]) == (family in ("internvl_video", "gemma4_video", "smolvlm_video"))

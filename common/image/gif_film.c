@@ -77,7 +77,7 @@ static int draw(struct gif_film *f, const struct gif_control *c, const struct pa
         uint8_t *to = f->canvas + 3 * ((size_t)(p->y + y) * f->info->width + p->x);
         for (uint32_t x = 0; x < p->width; x++)
             if (f->line[x] != c->transparent)
-                memcpy(to + 3 * x, colours->rgb[f->line[x]], 3);
+                memcpy(to + 3 * (size_t)x, colours->rgb[f->line[x]], 3);
     }
     return 0;
 }

@@ -6,6 +6,17 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The tower does it. */
+static void check_plain(struct vision_settings *s, const struct vision_section *in,
+                        const struct vision_format *f)
+{
+    bool plain = true;
+    for (int i = 0; i < 3; i++)
+        plain = plain && f->mean[i] == 0 && f->std[i] == 1;
+    if (!plain)
+        vision_settings_fail(s, "%s: pixels of this family are not normalised", in->name);
+}
+
 /* Frames have fewer features than images. A model whose vocabulary lacks the token, which
  * transformers would add without an embedding, takes no videos. */
 static void load_video(struct vision *v, struct vision_settings *s)
@@ -18,9 +29,7 @@ static void load_video(struct vision *v, struct vision_settings *s)
                              &(struct vision_pixel_defaults){VISION_BICUBIC, none, whole, 16});
     vision_u32(s, &s->video, "pooling_kernel_size", v->format.merge, v->format.merge,
                v->format.merge);
-    if (memcmp(v->video.format.mean, none, sizeof(none)) != 0 ||
-        memcmp(v->video.format.std, whole, sizeof(whole)) != 0)
-        vision_settings_fail(s, "%s: pixels of this family are not normalised", s->video.name);
+    check_plain(s, &s->video, &v->video.format);
     memcpy(v->video.format.mean, v->format.mean, sizeof(v->format.mean));
     memcpy(v->video.format.std, v->format.std, sizeof(v->format.std));
     v->gemma4.most_of_frame = vision_u32(s, &s->video, "max_soft_tokens", 70, 1, 1 << 16);
@@ -39,11 +48,7 @@ static void load(struct vision *v, struct vision_settings *s)
     const struct vision_section text = vision_inside(&s->config, "text_config");
     vision_read_format(s, &v->format,
                        &(struct vision_pixel_defaults){VISION_BICUBIC, none, whole, 16});
-    bool plain = true;
-    for (int i = 0; i < 3; i++)
-        plain = plain && v->format.mean[i] == none[i] && v->format.std[i] == whole[i];
-    if (!plain)
-        vision_settings_fail(s, "%s: pixels of this family are not normalised", s->pixels.name);
+    check_plain(s, &s->pixels, &v->format);
     if (!unified) { /* the tower's: 2 (x - 0.5) */
         memcpy(v->format.mean, vision_half, sizeof(v->format.mean));
         memcpy(v->format.std, vision_half, sizeof(v->format.std));

@@ -2,18 +2,40 @@
  * whole image. */
 #include "common/vision/settings.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_LONGEST = 4096 }; /* transformers' MAX_IMAGE_SIZE, independent of the settings */
+
+/* SmolVLM's frames are never split. Their size is among the settings of how videos are sampled. */
+static void load_video(struct vision *v, struct vision_settings *s,
+                       const struct vision_pixel_defaults *d)
+{
+    struct vision_idefics3 *f = &v->idefics3;
+    const struct vision_section max = vision_inside(&s->video, "max_image_size");
+    const struct vision_section sampling = vision_inside(&s->video, "video_sampling");
+    const struct vision_section of_sampling = vision_inside(&sampling, "video_size");
+    const struct vision_section own = vision_inside(&s->video, "size");
+    const struct vision_section *size = of_sampling.o ? &of_sampling : &own;
+    vision_read_video_format(s, v, d);
+    vision_u32(s, &max, "longest_edge", f->tile, f->tile, f->tile);
+    f->longest_of_frame = vision_u32(s, size, "longest_edge", 4 * f->tile, 1, VISION_MAX_SETTING);
+    v->video.apart = true;
+    v->video.token = v->token;
+    memcpy(v->video.pad, v->marker, sizeof(v->video.pad));
+    snprintf(v->video.marker, sizeof(v->video.marker), "<video>");
+    snprintf(v->video.around, sizeof(v->video.around), "<video>");
+    v->video.taken = !s->failed;
+}
 
 static void load(struct vision *v, struct vision_settings *s)
 {
     struct vision_idefics3 *f = &v->idefics3;
     const bool smol = strcmp(v->name, "smolvlm") == 0;
     const struct vision_section max = vision_inside(&s->pixels, "max_image_size");
-    vision_read_format(
-        s, &v->format,
-        &(struct vision_pixel_defaults){VISION_LANCZOS, vision_half, vision_half, smol ? 16 : 14});
+    const struct vision_pixel_defaults d = {VISION_LANCZOS, vision_half, vision_half,
+                                            smol ? 16 : 14};
+    vision_read_format(s, &v->format, &d);
     const uint32_t of_tower = vision_side(s, &s->tower, "image_size", smol ? 512 : 364);
     f->tile = vision_u32(s, &max, "longest_edge", of_tower, 1, VISION_MAX_SETTING);
     f->longest = vision_edge(s, "longest_edge", 4 * f->tile, 1);
@@ -27,6 +49,8 @@ static void load(struct vision *v, struct vision_settings *s)
     f->tile_tokens = side * side;
     v->token = vision_read_token(s, "image_token_id", "<image>", smol ? 49190 : 128257, v->marker);
     vision_need_token(s, "<fake_token_around_image>");
+    if (smol)
+        load_video(v, s, &d);
 }
 
 static uint32_t at_least_one(double x) { return x < 1 ? 1 : (uint32_t)x; }
@@ -96,6 +120,31 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
     return 0;
 }
 
+/* As an image that is not split. */
+static int plan_video(const struct vision *v, struct vision_plan *out, struct err *e)
+{
+    const struct vision_idefics3 *f = &v->idefics3;
+    uint32_t w = out->width, h = out->height;
+    (void)e;
+    to_longest(&w, &h, f->longest_of_frame < MAX_LONGEST ? f->longest_of_frame : MAX_LONGEST);
+    uint32_t last = vision_add_resize(out, -1, vision_whole(out), w, h);
+    if (w != f->tile || h != f->tile)
+        last = vision_add_resize(out, (int32_t)last, (struct vision_rect){0, 0, w, h}, f->tile,
+                                 f->tile);
+    out->crop_width = out->crop_height = f->tile;
+    vision_add_crop(out, last, 0, 0);
+    out->grid_h = out->grid_w = f->tile / (v->format.patch * v->format.merge);
+    vision_add_frames(out);
+    return 0;
+}
+
+static void put_whole(const struct vision *v, struct buf *out)
+{
+    buf_str(out, "<fake_token_around_image><global-img>");
+    vision_repeat(out, v->marker, v->idefics3.tile_tokens);
+    buf_str(out, "<fake_token_around_image>");
+}
+
 static void expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
 {
     for (uint32_t row = 1; row <= p->rows; row++) {
@@ -105,11 +154,47 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
         }
         buf_ch(out, '\n');
     }
-    buf_str(out, p->rows ? "\n<fake_token_around_image><global-img>"
-                         : "<fake_token_around_image><global-img>");
-    vision_repeat(out, v->marker, v->idefics3.tile_tokens);
-    buf_str(out, "<fake_token_around_image>");
+    if (p->rows)
+        buf_ch(out, '\n');
+    put_whole(v, out);
 }
 
-const struct vision_family vision_idefics3 = {
-    .types = {"idefics3", "smolvlm"}, .load = load, .plan = plan, .expand = expand};
+_Static_assert(VISION_MAX_CROPS < 100, "a number of frames has two digits");
+
+/* From 1 to 99, in words. */
+static void put_number(uint32_t n, struct buf *out)
+{
+    static const char *const ones[] = {"",        "one",     "two",       "three",    "four",
+                                       "five",    "six",     "seven",     "eight",    "nine",
+                                       "ten",     "eleven",  "twelve",    "thirteen", "fourteen",
+                                       "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"};
+    static const char *const tens[] = {"",      "",      "twenty",  "thirty", "forty",
+                                       "fifty", "sixty", "seventy", "eighty", "ninety"};
+    if (n >= 20)
+        buf_fmt(out, "%s%s", tens[n / 10], n % 10 ? "-" : "");
+    buf_str(out, ones[n < 20 ? n : n % 10]);
+}
+
+/* Each frame behind its time, behind a sentence with the number of frames and the video's length.
+ */
+static void expand_video(const struct vision *v, const struct vision_plan *p, struct buf *out)
+{
+    const unsigned long long all = (unsigned long long)(p->frames / p->fps);
+    buf_str(out, "You are provided the following series of ");
+    put_number(p->frames, out);
+    buf_fmt(out, " frames from a %llu:%02llu:%02llu [H:MM:SS] video.\n", all / 3600, all / 60 % 60,
+            all % 60);
+    for (uint32_t i = 0; i < p->frames; i++) {
+        const unsigned long long at = (unsigned long long)(i / p->fps);
+        buf_fmt(out, "\nFrame from %02llu:%02llu:", at / 60, at % 60);
+        put_whole(v, out);
+    }
+    buf_str(out, "\n\n");
+}
+
+const struct vision_family vision_idefics3 = {.types = {"idefics3", "smolvlm"},
+                                              .load = load,
+                                              .plan = plan,
+                                              .plan_video = plan_video,
+                                              .expand = expand,
+                                              .expand_video = expand_video};

@@ -57,7 +57,8 @@ struct vision_llava {
     } pinpoints[VISION_MAX_PINPOINTS];
 };
 struct vision_idefics3 {
-    uint32_t longest, tile, tile_tokens;
+    uint32_t longest, longest_of_frame; /* sides of an image, and of a video's frame */
+    uint32_t tile, tile_tokens;
     bool split;
 };
 struct vision_idefics2 {

@@ -242,7 +242,42 @@ def internvl_video():
     return config, cls, pre, inputs
 
 
+def smolvlm_video():
+    """A frame is an image that is not split."""
+    from transformers import LlamaConfig, SmolVLMConfig, SmolVLMForConditionalGeneration
+    from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
+
+    seen = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, image_size=32, patch_size=8)
+    config = SmolVLMConfig(
+        text_config=LlamaConfig(**TEXT).to_dict(), vision_config=seen, image_token_id=IMAGE, scale_factor=2, tie_word_embeddings=True, pad_token_id=0,
+    )
+    pre = dict(
+        size=dict(longest_edge=64), max_image_size=dict(longest_edge=32), resample=1, image_mean=[0.5] * 3, image_std=[0.5] * 3,
+        video_sampling=dict(fps=1, max_frames=64, video_size=dict(longest_edge=48)),
+    )
+    processor = SmolVLMImageProcessorPil(**{k: v for k, v in pre.items() if k != "video_sampling"})
+
+    def frame(f):
+        from transformers.models.smolvlm.video_processing_smolvlm import get_resize_output_image_size
+        h, w = get_resize_output_image_size(torch.zeros(3, f.height, f.width), 48)
+        return planes(f.resize((w, h), Image.LANCZOS).resize((32, 32), Image.LANCZOS), pre["image_mean"], pre["image_std"])
+
+    def inputs(media):
+        values, spans = [], []
+        for m in media:
+            if isinstance(m, dict):
+                values.append(torch.tensor(np.stack([frame(f) for f in m["frames"]])))
+                spans.append(sum(([7 + i, 321] + [IMAGE] * 4 + [322] for i in range(len(m["frames"]))), []))
+            else:
+                values.append(processor(m, return_tensors="pt")["pixel_values"][0])
+                spans.append(sum(([8, 321] + [IMAGE] * 4 for _ in values[-1]), []) + [322])
+        return dict(pixel_values=torch.cat(values)[None]), spans
+
+    return config, SmolVLMForConditionalGeneration, pre, inputs
+
+
 CASES = {
+    "smolvlm_video": (smolvlm_video, None, between),
     "glm4v_video": (glm4v_video, None, glm_frames),
     "glm46v_video": (glm46v_video, None, glm_frames),
     "gemma4_video": (

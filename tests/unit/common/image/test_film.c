@@ -88,7 +88,7 @@ static void shows(const struct buf *file, double fps, const char *want)
     for (uint32_t i = 0; i < n * W; i++) {
         const char c = want[i / W * (W + 1) + i % W];
         const uint8_t white[3] = {255, 255, 255};
-        if (memcmp(rgb + 3 * i, c == '9' ? white : colours[c - '0'], 3) != 0)
+        if (memcmp(rgb + 3 * (size_t)i, c == '9' ? white : colours[c - '0'], 3) != 0)
             fail_msg("pixel %u of frame %u is not %c", i % W, i / W, c);
     }
 }
@@ -219,7 +219,7 @@ static void a_reel_of_an_animation(void **state)
     assert_int_equal(reel_decode(decode_reel, &calls, reel.p, reel.len, &p, &e), 0);
     assert_true(calls == 1 && p.frames == 4 && p.fps == 2);
     for (uint32_t i = 0; i < 4; i++)
-        assert_int_equal(p.rgb[3 * W * i], i < 2 ? 255 : 0);
+        assert_int_equal(p.rgb[3 * W * (size_t)i], i < 2 ? 255 : 0);
     image_free(&p);
     buf_free(&b), buf_free(&reel);
 }

@@ -199,6 +199,42 @@ static void a_marker_becomes_images(void **state)
     vision_free(v);
 }
 
+static void smolvlm_says_how_many_frames(void **state)
+{
+    static const struct {
+        uint32_t frames;
+        const char *first;
+    } rows[] = {{1, "one frames from a 0:00:02 "},
+                {13, "thirteen frames from a 0:00:26 "},
+                {20, "twenty frames from a 0:00:40 "},
+                {64, "sixty-four frames from a 0:02:08 "}};
+    struct vision *v = load(
+        "{\"model_type\": \"smolvlm\", \"scale_factor\": 2, \"vision_config\": {\"image_size\": "
+        "32, \"patch_size\": 16}}",
+        "{\"max_image_size\": {\"longest_edge\": 32}, \"size\": {\"longest_edge\": 128}, "
+        "\"video_sampling\": {\"video_size\": {\"longest_edge\": 60}}}");
+    struct vision_plan p = filmed(v, 2, 80, 45, 0.01);
+    (void)state;
+    assert_true(p.n_resizes == 2 && p.resizes[0].width == 34 && p.resizes[0].height == 60);
+    assert_true(p.n_crops == 2 && p.rows == 0);
+    replaced_by(v, &p,
+                "You are provided the following series of two frames from a 0:03:20 [H:MM:SS] "
+                "video.\n"
+                "\nFrame from 00:00:<fake_token_around_image><global-img><image>"
+                "<fake_token_around_image>"
+                "\nFrame from 01:40:<fake_token_around_image><global-img><image>"
+                "<fake_token_around_image>\n\n");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct buf out = BUF_INIT;
+        p = filmed(v, rows[i].frames, 32, 32, 0.5);
+        vision_expand(v, &p, 0, &out);
+        const char *at = strstr(out.p, rows[i].first);
+        assert_ptr_equal(at, out.p + strlen("You are provided the following series of "));
+        buf_free(&out);
+    }
+    vision_free(v);
+}
+
 /* Features of a frame are those of the file of videos, where there is one. */
 static void settings_of_videos_are_theirs(void **state)
 {
@@ -283,6 +319,7 @@ int main(void)
         cmocka_unit_test(one_bound_is_enough),
         cmocka_unit_test(frames_of_glm_and_gemma_have_the_sizes_of_transformers),
         cmocka_unit_test(a_marker_becomes_images),
+        cmocka_unit_test(smolvlm_says_how_many_frames),
         cmocka_unit_test(settings_of_videos_are_theirs),
         cmocka_unit_test(the_limit_is_known_early),
         cmocka_unit_test(what_no_model_takes)};
