@@ -7,7 +7,7 @@ import httpx
 import openai
 import pytest
 import requests
-from serving import DEMO, Service
+from serving import DEMO, Service, wait_for
 
 KEY = "secret"
 HI = [{"role": "user", "content": "Hi"}]
@@ -187,3 +187,18 @@ def test_classes_of_exceptions(s, oai, claude):
         for body, kind, status in ((b"{}", "text/plain", 415), (b'{"model": "\xff"}', "application/json", 400), (b'{"a": 1', "application/json", 400), (b'{"a": 1, "a": 2}', "application/json", 400)):
             r = requests.post(url + path[1:], body, headers={**head, "Content-Type": kind}, timeout=60)
             assert r.status_code == status and r.json()["error"]["type"] == "invalid_request_error" and len(r.json()["error"]["message"]) > 20, r.text
+
+
+def test_retries_do_no_work_twice(s, oai):
+    """An SDK that waits no longer closes its connection and asks again: the earlier generation ends at once."""
+
+    def dropped():
+        return s.metric("tgi_request_failure", err="dropped")
+
+    before = dropped()
+    hasty = oai.with_options(timeout=httpx.Timeout(20, read=0.1), max_retries=2)
+    with pytest.raises(openai.APITimeoutError):
+        hasty.completions.create(model="m", prompt="Once", max_tokens=2000, extra_body={"ignore_eos": True})
+    wait_for(lambda: dropped() == before + 3)
+    held = requests.get(s.url + "/debug/audit", headers={"authorization": f"Bearer {KEY}"}, timeout=20).json()
+    assert held["scheduler"]["balanced"] and not held["scheduler"]["sequences"], held
