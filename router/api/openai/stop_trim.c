@@ -20,6 +20,20 @@ static bool may_begin(struct stop_trim *t, size_t at, bool *whole)
     return may;
 }
 
+/* The end of the sequence in the held text that is complete first; the end of the text if there is
+ * none. The last allowed token may complete several, and text may follow them. */
+static size_t first_end(const struct stop_trim *t)
+{
+    size_t end = t->held.len;
+    for (uint32_t i = 0; i < t->n; i++) {
+        const size_t len = strlen(t->stop[i]);
+        for (size_t to = len > t->early ? len : t->early + 1; to <= end; to++)
+            if (!memcmp(t->held.p + to - len, t->stop[i], len))
+                end = to;
+    }
+    return end;
+}
+
 void stop_trim_push(struct stop_trim *t, const char *s, size_t n, bool early, struct buf *out)
 {
     size_t from = 0;
@@ -32,6 +46,7 @@ void stop_trim_push(struct stop_trim *t, const char *s, size_t n, bool early, st
         return;
     if (early)
         t->early = t->held.len;
+    t->held.len = first_end(t);
     while (from < t->held.len && !may_begin(t, from, &t->matched))
         from++;
     buf_add(out, t->held.p, from);

@@ -66,6 +66,9 @@ static void matched_text_is_never_sent(void **state)
     check(two, 2, "a\nb\n\n", "a\nb");
     check(nested, 2, "caab", "c");
     check(inside, 2, "xab", "xa");
+    check(inside, 2, "xab c",
+          "xa"); /* the first that is complete, however many a token completes */
+    check(inside, 2, "xab cd", "xa");
 }
 
 static void a_kept_sequence_is_the_last_that_is_sent(void **state)
@@ -77,6 +80,7 @@ static void a_kept_sequence_is_the_last_that_is_sent(void **state)
     check(one, 1, "xababab", "xabab");
     check(nested, 2, "caab", "caab");
     check(inside, 2, "xab", "xab");
+    check(inside, 2, "xab c", "xab");
     check(one, 1, "xaba", "xaba");
     keep = false;
 }
