@@ -3,9 +3,9 @@
  * softmax over `taps` neighbours: the kernel by which that head's values of them are summed. One
  * matrix makes the result of attention's heads and of those of the convolution.
  *
- * The first convolution has a number of each channel and neighbour before its matrix, which are
- * multiplied when they are loaded: taps.h. For the second one, values are moved by each number of
- * tokens, and a matrix of ones repeats a neighbour's weight over its head. */
+ * The first convolution has a number of each channel and neighbour before its matrix. For the
+ * second one, values are moved by each number of tokens, and a matrix of ones repeats a neighbour's
+ * weight over its head. */
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/mixer/attention.h"
 #include "model-server/model/taps.h"
@@ -18,9 +18,10 @@ struct span_conv {
     struct weight *qkv, *kernel, *value, *o;
     float *qkv_bias, *kernel_bias, *value_bias, *o_bias; /* kernel and o: of rank 0 alone */
     struct weight *repeat[TAPS_MOST];                    /* [taps] of [heads * dim, all kernels] */
-    /* The first convolution; its memory and the second one's grow while it runs. */
-    struct taps *keys;
-    struct neighbours *rows;
+    float *depth[TAPS_MOST];                             /* [taps] of [hidden] */
+    struct weight *point;                                /* [heads * dim, hidden] */
+    float *point_bias;
+    struct neighbours *rows; /* grow while it runs */
 };
 
 /* Weights of a kernel, the last of which may be 0: sums over ranks are of multiples of 4. */
@@ -32,7 +33,7 @@ static uint32_t kernel_width(const struct decoder *d)
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const struct attention_shape s = attention_shape(d, layer);
-    return s.qkv + 7 * s.sums + d->spec.n_heads * kernel_width(d) + d->spec.hidden;
+    return s.qkv + 7 * s.sums + d->spec.n_heads * kernel_width(d) + 2 * d->spec.hidden;
 }
 
 static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
@@ -63,26 +64,27 @@ static void load_qkv(struct loader *l, struct span_conv *y, int layer, struct sl
     }
 }
 
+/* A number of each channel and neighbour, then this rank's rows of a matrix. */
 static void load_keys(struct loader *l, struct span_conv *y, int layer, struct slice rows)
 {
     const struct decoder_spec *s = &l->d->spec;
     const uint32_t hidden = s->hidden, n = s->span_conv.taps, all = s->n_heads * s->head_dim;
     float *depth = loader_floats(l, W_SPAN_DEPTH, layer, NO_EXPERT, ".weight", hidden, n);
-    float *point = loader_floats(l, W_SPAN_POINT, layer, NO_EXPERT, ".weight", all, hidden);
     float *bias = loader_floats(l, W_SPAN_BIAS, layer, NO_EXPERT, "", all, 1);
-    float *of = malloc((size_t)rows.n * hidden * sizeof(*of));
+    float *of = malloc(hidden * sizeof(*of));
     if (!of)
         loader_nomem(l);
-    *y->keys = (struct taps){.n = n, .in = hidden, .out = rows.n};
     for (uint32_t j = 0; of && !l->failed && j < n; j++) {
-        for (size_t r = 0; r < rows.n; r++)
-            for (size_t c = 0; c < hidden; c++)
-                of[r * hidden + c] = point[(rows.first + r) * hidden + c] * depth[c * n + j];
-        y->keys->w[j] = loader_host_matrix(l, of, rows.n, hidden);
+        for (size_t c = 0; c < hidden; c++)
+            of[c] = depth[c * n + j];
+        y->depth[j] = loader_host_vector(l, of, hidden);
     }
     if (!l->failed)
-        y->keys->bias = loader_host_vector(l, bias + rows.first, rows.n);
-    free(depth), free(point), free(bias), free(of);
+        y->point_bias = loader_host_vector(l, bias + rows.first, rows.n);
+    free(depth), free(bias), free(of);
+    struct mat_part p = loader_rows(loader_table(l, W_SPAN_POINT, layer, ".weight", all, hidden),
+                                    rows.first, rows.n);
+    y->point = loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
 }
 
 /* The columns of this rank's heads make a part of the logits of all kernels. */
@@ -155,8 +157,7 @@ static void *load(struct loader *l, uint32_t at)
     const struct slice rows = {h.first * s->head_dim, h.n * s->head_dim};
     const int64_t all = (int64_t)s->n_heads * s->head_dim;
     struct span_conv *y = calloc(1, sizeof(*y));
-    if (!y || !(y->keys = calloc(1, sizeof(*y->keys))) ||
-        !(y->rows = calloc(1, sizeof(*y->rows)))) {
+    if (!y || !(y->rows = calloc(1, sizeof(*y->rows)))) {
         loader_nomem(l);
         return y;
     }
@@ -177,19 +178,19 @@ static void *load(struct loader *l, uint32_t at)
 static void release(struct decoder *d, void *self)
 {
     struct span_conv *y = self;
-    struct weight *const of[] = {y->qkv, y->kernel, y->value, y->o};
-    float *const biases[] = {y->qkv_bias, y->kernel_bias, y->value_bias, y->o_bias};
+    struct weight *const of[] = {y->qkv, y->kernel, y->value, y->o, y->point};
+    float *const biases[] = {y->qkv_bias, y->kernel_bias, y->value_bias, y->o_bias, y->point_bias};
     for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
         layer_free_weight(d, of[i]);
         d->ops->free(d->dev, biases[i]);
     }
-    for (uint32_t j = 0; j < d->spec.span_conv.taps; j++)
+    for (uint32_t j = 0; j < d->spec.span_conv.taps; j++) {
         layer_free_weight(d, y->repeat[j]);
-    if (y->keys)
-        taps_free(d, y->keys);
+        d->ops->free(d->dev, y->depth[j]);
+    }
     if (y->rows)
         neighbours_free(y->rows);
-    free(y->keys), free(y->rows);
+    free(y->rows);
     free(y);
 }
 
@@ -214,6 +215,30 @@ static void times(struct decoder *d, float *x, uint32_t rows, uint32_t n, const 
 {
     d->ops->gate_norm(d->dev, x, n, rows, n,
                       &(struct gate_norm){.kind = GATE_PRODUCT, .gate = by, .stride = stride});
+}
+
+/* sum = sum over taps of their numbers times those neighbours of x: rows of `hidden` numbers, as
+ * those of the scratch memory `part`. */
+static int convolve_channels(struct decoder *d, const struct span_conv *y, float *sum,
+                             const float *x, float *part, struct err *e)
+{
+    const struct ragged *b = d->step;
+    const uint32_t t = b->n_tokens, n = d->spec.hidden, taps = d->spec.span_conv.taps;
+    d->ops->beside(d->dev, sum, x, NULL, t, n);
+    layer_times(d, sum, t, n, y->depth[taps / 2]);
+    for (uint32_t j = 0; j < taps; j++) {
+        uint32_t some = 0;
+        if (j != taps / 2 && neighbours_begin(d, y->rows, b, (int64_t)j - taps / 2, &some, e))
+            return -1;
+        if (!some)
+            continue;
+        d->ops->gather_out(d->dev, part, x, n);
+        layer_times(d, part, some, n, y->depth[j]);
+        d->ops->give_rows(d->dev, sum, part, n, true);
+        if (neighbours_end(d, b, e))
+            return -1;
+    }
+    return 0;
 }
 
 /* The weights of all kernels [tokens][heads][kernel_width()], of keys [tokens][heads * dim]. */
@@ -267,6 +292,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     const struct attention_shape s = attention_shape(d, t->layer);
     const uint32_t n = t->tokens, hidden = d->spec.hidden, each = kernel_width(d);
     float *qkv = work_take(&t->work, n, s.qkv), *some = work_take(&t->work, n, hidden);
+    float *wide = work_take(&t->work, n, hidden);
     float *both = work_take(&t->work, n, (size_t)2 * s.sums);
     float *weights = work_take(&t->work, n, (size_t)d->spec.n_heads * each);
     float *att = work_take(&t->work, n, s.sums);
@@ -277,8 +303,9 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     assert(n == d->step->n_tokens);
     d->ops->linear(d->dev, qkv, t->in, n, y->qkv, y->qkv_bias);
     attend(d, t, qkv, att);
-    if (taps_run(d, y->keys, d->step, a.values, t->in, some, a.part, e))
+    if (convolve_channels(d, y, wide, t->in, some, e))
         return -1;
+    d->ops->linear(d->dev, a.values, wide, n, y->point, y->point_bias);
     times(d, a.values, n, s.sums, qkv, s.qkv);
     if (weigh(d, y, weights, a.values, n, e))
         return -1;
