@@ -284,6 +284,7 @@ static const char *const dirs[] = {
     MADE "spark2_5",
     MADE "smallthinker",
     MADE "smallthinker_softmax",
+    MADE "zamba2_untied",
     MADE "llama4_yarn",
     MADE "plm",
     MADE "maple",

@@ -305,6 +305,13 @@ def own(t, r, c, n, heads):
     if t == "mamba2":
         c.pop("num_attention_heads", None)
         c |= dict(num_heads=8, expand=2, head_dim=2 * c.get("hidden_size", 64) // 8, n_groups=r.choice([1, 2]))
+    if t == "zamba2":
+        for key in "layer_types", "attention_hidden_size", "attention_head_dim", "head_dim", "mamba_headdim":
+            c.pop(key, None)
+        c |= dict(layers_block_type=[r.choice(["mamba", "hybrid"]) for _ in range(n - 1)] + ["hybrid"], num_attention_heads=8, num_key_value_heads=8,
+                  n_mamba_heads=r.choice([4, 8]), mamba_d_state=r.choice([8, 16]), mamba_ngroups=r.choice([1, 2]), chunk_size=16,
+                  num_mem_blocks=r.choice([1, 2]), use_shared_attention_adapter=r.random() < 0.5, adapter_rank=r.choice([4, 6]),
+                  use_mem_rope=r.random() < 0.5, hidden_act=r.choice(["gelu", "gelu", "silu"]))
     if t in ("mamba", "falcon_mamba"):
         c.pop("num_attention_heads", None)
     if t in RECURRENT and r.random() < 0.9:  # another activation of the convolution is refused

@@ -7,7 +7,8 @@
 
 static const double NORM_EPS = 1e-5; /* of Mamba-2's norms, whatever the file's is */
 
-/* Layers with a block take turns with them. */
+/* Layers with a block take turns with them. In a file whose head is not the embedding each has its
+ * own: transformers shares both or neither. */
 static void blocks(struct config *c, struct decoder_spec *s)
 {
     const cJSON *t = config_layer_list(c, s, config_either(c, "layers_block_type", "layer_types"));
@@ -32,7 +33,7 @@ static void blocks(struct config *c, struct decoder_spec *s)
         if (turns < s->shared.blocks)
             first[turns] = i;
         l->mixer = MIXER_SHARED;
-        l->block_of = first[turns % s->shared.blocks];
+        l->block_of = s->tied ? first[turns % s->shared.blocks] : i;
         l->turn = turns++;
     }
 }

@@ -69,6 +69,11 @@ CASES = {
         n_mamba_heads=8, mamba_d_state=16, mamba_ngroups=2, chunk_size=16, use_shared_attention_adapter=True, adapter_rank=6, use_mem_rope=True,
         rope_parameters=THETA,
     ),
+    "zamba2_untied": dict(
+        model_type="zamba2", num_hidden_layers=5, num_key_value_heads=8, layers_block_type=["mamba", "hybrid", "hybrid", "mamba", "hybrid"],
+        n_mamba_heads=4, mamba_d_state=8, chunk_size=16, num_mem_blocks=2, use_shared_attention_adapter=True, adapter_rank=4, use_mem_rope=True,
+        tie_word_embeddings=False, rope_parameters=THETA,
+    ),
     "zamba2_blocks": dict(
         model_type="zamba2", num_hidden_layers=6, num_key_value_heads=8,
         layers_block_type=["mamba", "hybrid", "hybrid", "mamba", "hybrid", "hybrid"], n_mamba_heads=4, mamba_d_state=16, chunk_size=16,
@@ -227,5 +232,5 @@ WITH = {
 }
 # whose greedy tokens are computed without a cache, see make()
 UNCACHED = {
-    "plamo2", "plamo2_few", "rwkv7", "rwkv7_tied", "rwkv7_joined", "zamba", "zamba_listed", "zamba_untied", "mamba2", "bamba", "falcon_h1", "falcon_h1_norm", "recurrent_gemma", "zamba2", "zamba2_blocks", "mamba", "falcon_mamba", "jamba", "minimax_text_01",
+    "zamba2_untied", "plamo2", "plamo2_few", "rwkv7", "rwkv7_tied", "rwkv7_joined", "zamba", "zamba_listed", "zamba_untied", "mamba2", "bamba", "falcon_h1", "falcon_h1_norm", "recurrent_gemma", "zamba2", "zamba2_blocks", "mamba", "falcon_mamba", "jamba", "minimax_text_01",
 }
