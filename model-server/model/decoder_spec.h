@@ -58,8 +58,8 @@ enum qk_norm {
     QK_NORM_BY_HEAD,
     QK_NORM_LAYER,
     QK_NORM_LAYER_BY_HEAD, /* the same with each head's own weights and biases */
-    /* RMS of each head without weights, in layers that rotate (Llama 4 applies it after the
-     * rotation of whole heads: rotations keep lengths, so the result is the same) */
+    /* RMS of each head without weights, in layers that rotate; with qk_norm_last after the rotation
+     * of whole heads, whose factor it undoes (Llama 4) */
     QK_NORM_PLAIN
 };
 
@@ -308,7 +308,7 @@ struct decoder_spec {
     enum norm_place norms;
     enum qk_norm qk_norm;
     float qk_norm_eps;  /* not 0: of these norms, instead of norm.eps */
-    bool qk_norm_last;  /* QK_NORM_HEAD: after the rotation */
+    bool qk_norm_last;  /* QK_NORM_HEAD, QK_NORM_PLAIN: after the rotation */
     bool qk_norm_still; /* QK_NORM_PLAIN: in layers that do not rotate, too */
     enum attn_gate attn_gate;
     bool attn_gate_bias; /* ATTN_GATE_APART: a stored number of each head is added */
