@@ -1,8 +1,10 @@
 """Queries and documents of late interaction as sentence-transformers 6 makes them (tests/golden/make_late.py): fillings, lengths, prefixes and
 tokens without vectors, by the files of PyLate, of ColBERT's authors and its own."""
 
+import base64
 import json
 import shutil
+import struct
 
 import pytest
 from serving import ROOT, Service
@@ -46,6 +48,14 @@ def test_vectors_and_scores(name, shards):
         assert [x["relevance_score"] for x in r["results"]] == sorted(scores, reverse=True)
         # as in vLLM, without the word all tokens of the text as it is
         assert len(pooled(s, input="w3, w4")[0]) == 5
+        r = s.post("/v1/multi-vector", {"input": g["documents"], "input_type": "document"}).json()
+        assert [d["embeddings"] for d in r["data"]] == documents and r["object"] == "list" and r["data"][0]["object"] == "embeddings"
+        assert s.post("/v1/multi-vector", {"input": g["documents"]}).json()["data"] == r["data"], "documents are the default"
+        r = s.post("/v1/multi-vector", {"input": g["query"], "input_type": "query", "dimensions": 4, "embedding_type": "base64"}).json()
+        short = [struct.unpack("<4f", base64.b64decode(v)) for v in r["data"][0]["embeddings"]]
+        near(short, [[x / sum(y * y for y in v[:4]) ** 0.5 for x in v[:4]] for v in query])
+        for body in ({"input": [[1, 2]]}, {"input": "w1", "input_type": "x"}, {"input": "w1", "embedding_type": "int8"}, {"input": "w1", "dimensions": 13}):
+            assert s.post("/v1/multi-vector", body).status_code == 400, body
         s.kill_shard()
         assert pooled(s, input=g["query"], input_type="query")[0] == query, "by new shards"
 

@@ -244,6 +244,32 @@ void body_prompt(const struct call *c, struct body *b, struct object root, struc
         body_fail(b, root, key, "`%s`: this model has no prompt `%.60s`", key, word);
 }
 
+enum text_late body_late(const struct call *c, struct body *b, struct object root,
+                         struct texts_ask *ask, enum text_late usual)
+{
+    const bool has = edge_limits(c->edge)->task == TASK_TOKEN_EMBED;
+    const char *word = body_str(b, root, "input_type", false);
+    const enum text_late late = !word                       ? usual
+                                : !strcmp(word, "query")    ? LATE_QUERY
+                                : !strcmp(word, "document") ? LATE_DOCUMENT
+                                                            : LATE_NONE;
+    if (word && !late)
+        body_fail(b, root, "input_type", "`input_type` must be query or document");
+    else if (word && !has)
+        body_warn(b, "input_type has no effect with this model");
+    if (!late || b->failed || !has)
+        return LATE_NONE;
+    struct text_input *in = ARENA_NEW(b->arena, struct text_input, ask->n);
+    if (!in)
+        body_nomem(b, root, "input");
+    for (uint32_t i = 0; in && i < ask->n; i++) {
+        in[i] = ask->in[i];
+        in[i].late = late;
+    }
+    ask->in = in;
+    return late;
+}
+
 void body_truncate(struct body *b, struct object root, struct texts_ask *ask)
 {
     const struct opt_i64 most = body_i32(b, root, "truncate_prompt_tokens");

@@ -58,6 +58,10 @@ bool texts_prompt(const struct call *c, const char *word, struct texts_ask *ask)
  * `input_type` (NVIDIA, Cohere, Voyage) or Jina's `task`. A word that means neither a query nor a
  * document must be the name of a prompt. */
 void body_prompt(const struct call *c, struct body *b, struct object root, struct texts_ask *ask);
+/* Reads `input_type` of late interaction, query or document, and makes ask's texts of that kind;
+ * `usual` without it. LATE_NONE, with a warning about the word, for another model. */
+enum text_late body_late(const struct call *c, struct body *b, struct object root,
+                         struct texts_ask *ask, enum text_late usual);
 /* Reads vLLM's `truncate_prompt_tokens`: longer texts are cut to it; -1: to as many as fit; and
  * `truncation_side`. */
 void body_truncate(struct body *b, struct object root, struct texts_ask *ask);

@@ -69,33 +69,6 @@ static const struct pooled_task *task_of(const char *name, enum model_task has)
     return NULL;
 }
 
-/* Queries and documents of late interaction; without the word, and for other models, texts are as
- * they are. */
-static enum text_late read_late(struct body *b, struct object root, struct texts_ask *ask,
-                                enum model_task has)
-{
-    const char *word = body_str(b, root, "input_type", false);
-    const enum text_late late = !word                       ? LATE_NONE
-                                : !strcmp(word, "query")    ? LATE_QUERY
-                                : !strcmp(word, "document") ? LATE_DOCUMENT
-                                                            : LATE_NONE;
-    if (word && !late)
-        body_fail(b, root, "input_type", "`input_type` must be query or document");
-    else if (word && has != TASK_TOKEN_EMBED)
-        body_warn(b, "input_type has no effect with this model");
-    if (!late || b->failed || has != TASK_TOKEN_EMBED)
-        return LATE_NONE;
-    struct text_input *in = ARENA_NEW(b->arena, struct text_input, ask->n);
-    if (!in)
-        body_nomem(b, root, "input");
-    for (uint32_t i = 0; in && i < ask->n; i++) {
-        in[i] = ask->in[i];
-        in[i].late = late;
-    }
-    ask->in = in;
-    return late;
-}
-
 static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
     const struct object root = body_root(b);
@@ -112,7 +85,7 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
     q->activation =
         body_opt_bool(b, root, "use_activation", body_opt_bool(b, root, "normalize", true));
     body_truncate(b, root, ask);
-    q->late = read_late(b, root, ask, has);
+    q->late = body_late(c, b, root, ask, LATE_NONE);
     return ask->all ? TEXTS_MOST_LATE : MOST_INPUTS;
 }
 
