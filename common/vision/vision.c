@@ -188,6 +188,9 @@ int vision_plan(const struct vision *v, uint32_t width, uint32_t height, struct 
     return check_plan(v, out, e);
 }
 
+/* Below this rate of frames, times of frames are beyond every number that is written. */
+#define LEAST_FPS 1e-6
+
 int vision_plan_video(const struct vision *v, const struct vision_video *video,
                       struct vision_plan *out, struct err *e)
 {
@@ -200,7 +203,7 @@ int vision_plan_video(const struct vision *v, const struct vision_video *video,
         return err_set(e, ERR_VALIDATION, "A video may have at most %u frames. Given: %u", most,
                        video->frames);
     if (!video->width || !video->height || video->width > VISION_MAX_SIDE ||
-        video->height > VISION_MAX_SIDE || !(isfinite(video->fps) && video->fps > 0))
+        video->height > VISION_MAX_SIDE || !(isfinite(video->fps) && video->fps >= LEAST_FPS))
         return err_set(e, ERR_VALIDATION,
                        "A video of %u x %u pixels and %g frames per second cannot be used",
                        video->width, video->height, video->fps);

@@ -178,7 +178,7 @@ int vision_plan(const struct vision *v, uint32_t width, uint32_t height, struct 
  * than once. ERR_VALIDATION: also for too many or too few frames. */
 struct vision_video {
     uint32_t width, height, frames;
-    double fps; /* frames per second; above 0 */
+    double fps; /* frames per second; at least 1e-6 */
 };
 int vision_plan_video(const struct vision *v, const struct vision_video *video,
                       struct vision_plan *out, struct err *e);

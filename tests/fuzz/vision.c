@@ -138,6 +138,30 @@ static void check_pictures(const struct vision *v, const struct encoder_spec *to
     buf_free(&text);
 }
 
+/* Videos of a few sizes and rates: their features are those that the text has places for. */
+static void check_videos(const struct vision *v, const struct encoder_spec *tower)
+{
+    static const struct vision_video videos[] = {
+        {60, 40, 1, 2}, {60, 40, 5, 0.001}, {1, 3000, 2, 1000}, {640, 97, 64, 30}, {2, 2, 513, 1}};
+    for (size_t i = 0; i < sizeof(videos) / sizeof(videos[0]); i++) {
+        struct vision_plan p;
+        struct err e = {0};
+        struct buf text = BUF_INIT;
+        if (vision_plan_video(v, &videos[i], &p, &e)) {
+            require(e.msg[0] && !strchr(e.msg, '\n'));
+            continue;
+        }
+        require(videos[i].frames <= vision_most_frames(v));
+        check_plan(vision_format_of(v, &p), &p);
+        require(!vision_frames_apart(v) || p.n_features == p.n_crops * p.grid_h * p.grid_w);
+        if (tower)
+            check_arranged(tower, &p);
+        if (p.n_features < 4096)
+            vision_expand(v, &p, 0, &text);
+        buf_free(&text);
+    }
+}
+
 static void write_file(const char *dir, const char *name, const uint8_t *data, size_t n)
 {
     char path[96];
@@ -182,8 +206,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const struct encoder_spec *tower = check_tower(config);
     if (vision_load(dir, NULL, &v, &e))
         require(e.msg[0] && !strchr(e.msg, '\n'));
-    else if (v)
+    else if (v) {
         check_pictures(v, tower, rest, (size_t)(end - rest));
+        check_videos(v, tower);
+    }
     vision_free(v);
     return 0;
 }

@@ -295,6 +295,8 @@ static void what_no_model_takes(void **state)
             "A video may have at most 128 frames. Given: 0");
     refused(v, (struct vision_video){64, 64, 2, 0},
             "A video of 64 x 64 pixels and 0 frames per second cannot be used");
+    refused(v, (struct vision_video){64, 64, 2, 1e-9},
+            "A video of 64 x 64 pixels and 1e-09 frames per second cannot be used");
     vision_free(v);
     v = family("gemma3", "siglip_vision_model");
     assert_false(vision_takes_videos(v));
