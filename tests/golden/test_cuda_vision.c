@@ -15,6 +15,7 @@ static const char *const dirs[] = {
     "tests/data/vision/gemma3n",
     "tests/data/vision/gemma4_e",
     "tests/data/vision/gemma4_unified",
+    "tests/data/vision/gemma4_video",
     "tests/data/vision/glm4v",
     "tests/data/vision/got_ocr2",
     "tests/data/vision/granite_vision",
