@@ -291,6 +291,30 @@ def test_beam_search_finds_what_greedy_misses():
         run(body())
 
 
+def test_decoders_and_constraints_of_lmql():
+    """Each decoder asks for other streams, alternatives and biases. Afterwards the server holds nothing."""
+    import lmql
+
+    decoders = [("sample", {"n": 3, "temperature": 1.2}, 3), ("beam_var", {"n": 2}, 2), ("best_k", {"k": 2, "budget": 8}, 1), ("beam_sample", {"n": 2}, 2), ("var", {"n": 2}, 2)]
+    with Service(DEMO) as s:
+        model = lmql.model(str(DEMO), endpoint=f"127.0.0.1:{s.port}", tokenizer=str(DEMO))
+
+        async def said(query, **kw):
+            found = await lmql.run(query, model=model, max_len=40, **kw)
+            return [r.variables["X"] for r in (found if isinstance(found, list) else [found])]
+
+        async def body():
+            for decoder, kw, n in decoders:
+                texts = await said('"Once upon a time [X]" where len(TOKENS(X)) < 10', decoder=decoder, **kw)
+                assert len(texts) == n and all(t.strip() for t in texts), (decoder, texts)
+            (digits,) = await said('"A: [X]" where REGEX(X, r"[0-9][0-9]")', decoder="argmax")
+            (number,) = await said('"N: [X]" where INT(X) and len(TOKENS(X)) < 4', decoder="argmax")
+            assert digits.isdigit() and len(digits) == 2 and isinstance(number, int)
+
+        run(body())
+        wait_for(lambda: not s.audit()["scheduler"]["sequences"])
+
+
 async def raw(s):
     return await websockets.connect(f"ws://127.0.0.1:{s.port}/", max_size=None)
 

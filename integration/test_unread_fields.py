@@ -1,7 +1,7 @@
 """What a body has and no reader looks up is named in the header `warning`; what would make another answer is refused."""
 
 import pytest
-from serving import DEMO, Service
+from serving import DEMO, Service, data
 
 HI = [{"role": "user", "content": "Hi"}]
 GEMINI = "/v1beta/models/demo:generateContent"
@@ -91,3 +91,11 @@ def test_a_stream_has_the_header_too(s):
 def test_what_was_not_read_to_its_end_says_nothing(s):
     r = s.post("/v1/chat/completions", {"messages": 7, "temperture": 1})
     assert r.status_code == 400 and "warning" not in r.headers
+
+
+def test_of_vectors_and_their_kin():
+    with Service(data("embed/bert_mean")) as s:
+        gemini = {"content": {"parts": [{"text": "Hi"}]}}
+        for path, body in (("/v1/embeddings", {"input": "Hi", "user": "u"}), ("/embed", {"inputs": "Hi"}), ("/v2/embed", {"model": "m", "texts": ["Hi"], "input_type": "search_query"}), ("/api/embed", {"input": "Hi", "keep_alive": "5m"}), ("/pooling", {"input": "Hi"}), ("/score", {"text_1": "a", "text_2": "b"}), ("/v1/rerank", {"query": "a", "documents": ["b"], "top_n": 1}), ("/similarity", {"inputs": {"source_sentence": "a", "sentences": ["b"]}}), ("/v1beta/models/m:embedContent", gemini)):
+            assert warned(s, path, {**body, "dimensoins": 8}) == '299 - "dimensoins has no effect"', path
+            assert not warned(s, path, body)
