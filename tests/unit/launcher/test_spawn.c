@@ -44,14 +44,14 @@ static void a_signal_before_a_child_has_its_group_does_not_end_it(void **state)
     sigemptyset(&all);
     for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
         sigaddset(&all, signals[i]);
-    sigprocmask(SIG_BLOCK, &all, &was);
+    pthread_sigmask(SIG_BLOCK, &all, &was);
     for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
         sent = signals[i];
         assert_int_equal(run("echo it runs", said, sizeof(said)), 0);
         assert_string_equal(said, "it runs\n");
     }
     sent = 0;
-    sigprocmask(SIG_SETMASK, &was, NULL);
+    pthread_sigmask(SIG_SETMASK, &was, NULL);
 }
 
 /* As under nohup. */
