@@ -22,25 +22,41 @@ static int common_zero(const struct stored_matrix *m, const struct stored_slice 
     return zero;
 }
 
+static uint32_t columns_of(const struct stored_matrix *m, uint32_t group)
+{
+    uint32_t n = 0;
+    for (int64_t i = 0; i < m->cols; i++)
+        n += stored_u32(m->t[STORED_GROUPS], i) == group;
+    return n;
+}
+
 /* Columns of arbitrary groups can be sorted by group: whole rows, and groups with multiples of 32
  * columns. */
 static bool can_be_sorted(const struct stored_matrix *m, const struct stored_slice *s)
 {
-    uint32_t n = 0;
     bool whole = s->col == 0 && s->cols == m->cols;
-    for (uint32_t g = 0; whole && g < m->groups; g++, n = 0) {
-        for (int64_t i = 0; i < m->cols; i++)
-            n += stored_u32(m->t[STORED_GROUPS], i) == g;
-        whole = n % COLUMNS == 0;
-    }
+    for (uint32_t g = 0; whole && g < m->groups; g++)
+        whole = columns_of(m, g) % COLUMNS == 0;
     return whole;
 }
 
-/* Columns that share a scale. */
+/* The greatest power of two, at most `most`, that divides the number of columns of each group. */
+static uint32_t sorted_block(const struct stored_matrix *m, uint32_t most)
+{
+    uint32_t block = most;
+    for (uint32_t g = 0; g < m->groups; g++)
+        for (const uint32_t n = columns_of(m, g); n % block;)
+            block /= 2;
+    return block;
+}
+
+/* Columns that share a scale. Sorted ones begin a group where the one before ends. */
 static uint32_t block_of(const struct stored_matrix *m, const struct stored_slice *s)
 {
     enum { MOST = 256 };
-    uint32_t block = m->t[STORED_GROUPS] ? COLUMNS : MOST;
+    uint32_t block = MOST;
+    if (m->t[STORED_GROUPS])
+        return sorted_block(m, MOST);
     while (block > COLUMNS &&
            (s->cols % block || (m->groups > 1 && (m->group % block || s->col % block))))
         block /= 2;

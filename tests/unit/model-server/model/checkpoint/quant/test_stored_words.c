@@ -75,6 +75,33 @@ static void test_gptq_without_zeros(void **state)
     assert_reads(&r, &how);
 }
 
+/* Columns of a scale, of groups in any order that have `first` and 128 - `first` columns. */
+static uint32_t block_of_sorted(struct rng *r, int first)
+{
+    struct stored how = {&stored_gptq, "gptq", 4, 64, 1, 1, false, false, .keep = true};
+    const struct backend_ops ops = {.weight_takes = takes_all};
+    struct stored_matrix m;
+    struct format f = {0};
+    struct err e = ERR_INIT;
+    make(r, 40, 128, 64, 4, 0);
+    for (int c = 0; c < 128; c++) /* 37 is odd: each column once */
+        truth.group_of[c * 37 % 128] = c >= first;
+    put_gptq(4, 1, true);
+    put_groups("q.g_idx");
+    assert_reads(r, &how);
+    assert_int_equal(stored_open(&m, &how, "q", 40, 128, find, NULL, &e), 0);
+    assert_true(stored_form(&m, &(struct stored_slice){0, 40, 1, 0, 128}, &ops, &f) && f.ordered);
+    return f.block;
+}
+
+static void test_sorted_columns_share_a_scale(void **state)
+{
+    struct rng r = rng_new();
+    (void)state;
+    assert_int_equal(block_of_sorted(&r, 64), 64);
+    assert_int_equal(block_of_sorted(&r, 96), 32);
+}
+
 static void test_awq(void **state)
 {
     static const int order[] = {0, 2, 4, 6, 1, 3, 5, 7}; /* output in nibble i */
@@ -141,6 +168,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gptq),
         cmocka_unit_test(test_gptq_without_zeros),
+        cmocka_unit_test(test_sorted_columns_share_a_scale),
         cmocka_unit_test(test_awq),
         cmocka_unit_test(test_packed),
     };
