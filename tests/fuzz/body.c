@@ -1,3 +1,4 @@
+// fuzz-sources: common/tokenizer/likely*.c
 // fuzz-sources: router/body/body*.c router/http/errors.c router/api/tgi/tgi.c
 // fuzz-sources: router/api/openai/openai.c router/api/openai/prompt_logprobs.c
 // fuzz-sources: router/api/openai/transfer.c common/peer_address.c

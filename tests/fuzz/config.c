@@ -1,3 +1,4 @@
+// fuzz-sources: common/tokenizer/likely*.c
 // fuzz-sources: model-server/model/arch.c model-server/model/arch/*.c model-server/model/config/*.c
 // fuzz-sources: model-server/model/rope.c model-server/model/split.c common/json/json.c
 // fuzz-sources: common/json/reader.c common/arena.c common/json/exact.c common/err.c common/utf8.c

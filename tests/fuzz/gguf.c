@@ -1,3 +1,4 @@
+// fuzz-sources: common/tokenizer/likely*.c
 // fuzz-sources: common/gguf/*.c common/tokenizer/gguf*.c common/tokenizer/vocab.c common/buf.c
 // fuzz-sources: common/tokenizer/longest.c
 // fuzz-sources: common/json/json.c common/json/reader.c common/arena.c common/json/exact.c

@@ -1,3 +1,4 @@
+// fuzz-sources: common/tokenizer/likely*.c common/tokenizer/frame.c
 // fuzz-sources: common/json/reader.c
 // Bodies of Hugging Face's tasks, whose answers are about places in their texts: windows, groups,
 // spans and masks. A byte is a token, a space ends a word.

@@ -1,3 +1,4 @@
+// fuzz-sources: common/tokenizer/likely*.c
 // fuzz-sources: model-server/model/checkpoint/tensor_file.c
 // fuzz-sources: model-server/model/checkpoint/torch_zip.c
 // fuzz-sources: model-server/model/checkpoint/torch_pickle.c model-server/model/lora/lora.c

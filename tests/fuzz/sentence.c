@@ -1,3 +1,4 @@
+// fuzz-sources: common/tokenizer/likely*.c
 // fuzz-sources: common/json/exact.c common/arena.c common/json/reader.c
 // The files of sentence-transformers, one of them of foreign bytes.
 

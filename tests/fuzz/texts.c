@@ -1,3 +1,4 @@
+// fuzz-sources: common/tokenizer/likely*.c
 // fuzz-sources: common/json/reader.c
 // Bodies of the routes of embedders and rerankers: what they make of foreign bytes, and their
 // answers.
