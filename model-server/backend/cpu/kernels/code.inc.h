@@ -339,7 +339,12 @@ enum { CODE_ROWS_OWN = CODE_ROWS_FEW };
     {                                                                                              \
         code_many(t, up, sixteen, offsets);                                                        \
     }
-#define CODE_CALL(name) t->rows > CODE_ROWS_OWN ? name##_many(t) : name(t)
+/* Where all that fit have functions of their own, those take more rows a part at a time. */
+INLINE bool code_is_many(uint32_t rows)
+{
+    return (uint32_t)CODE_ROWS_MAX > CODE_ROWS_OWN && rows > CODE_ROWS_OWN;
+}
+#define CODE_CALL(name) code_is_many(t->rows) ? name##_many(t) : name(t)
 #endif
 #define CODE_ROWS(name, up, sixteen, offsets)                                                      \
     EACH_ROWS(name##_few, code_tile, CODE_ROWS_OWN, code_panels8, up, sixteen, offsets)            \
