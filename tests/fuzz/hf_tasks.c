@@ -131,10 +131,7 @@ void tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, 
             buf_ch(out, (char)ids[i]);
 }
 uint32_t tok_frame_special(const struct tokenizer *t, bool pair) { return (void)t, pair ? 3 : 2; }
-const uint8_t *tok_frame_types(const uint8_t *types, uint32_t n)
-{
-    return (void)n, types;
-}
+const uint8_t *tok_frame_types(const uint8_t *types, uint32_t n) { return (void)n, types; }
 uint32_t tok_frame_first(const struct tokenizer *t, const struct tok_part *a,
                          const struct tok_part *b)
 {
