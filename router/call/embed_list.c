@@ -8,15 +8,15 @@
 enum { MOST_QUERY = 512, MOST_DOCUMENT = 2048, MOST_DOCUMENTS = 125 };
 static const char document_mark[] = "<|embed_token|>", query_mark[] = "<|rerank_token|>";
 static const char before[] =
-    "<|im_start|>system\nYou are a search relevance expert who can determine a ranking of the "
-    "passages based on how relevant they are to the query. If the query is a question, how "
-    "relevant "
-    "a passage is depends on how well it answers the question. If not, try to analyze the intent "
-    "of "
-    "the query and assess how well each passage satisfies the intent. If an instruction is "
-    "provided, you should follow the instruction when determining the ranking.<|im_end|>\n"
-    "<|im_start|>user\nI will provide you with %u passages, each indicated by a numerical "
-    "identifier. Rank the passages based on their relevance to query: ";
+    "<|im_start|>system\n"
+    "You are a search relevance expert who can determine a ranking of the passages based on how "
+    "relevant they are to the query. If the query is a question, how relevant a passage is depends "
+    "on how well it answers the question. If not, try to analyze the intent of the query and "
+    "assess how well each passage satisfies the intent. If an instruction is provided, you should "
+    "follow the instruction when determining the ranking.<|im_end|>\n"
+    "<|im_start|>user\n"
+    "I will provide you with %u passages, each indicated by a numerical identifier. Rank the "
+    "passages based on their relevance to query: ";
 static const char after[] = "\n</query><|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
 
 /* ---------------------------------------------------------------- the prompt */
