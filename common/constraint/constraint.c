@@ -7,6 +7,7 @@
 #include "common/constraint/schema.h"
 #include "common/json/exact.h"
 #include "common/json/json.h"
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -228,6 +229,7 @@ term constraint_enter(struct constraint *c, constraint_state at)
     pthread_mutex_lock(&c->lock);
     while (c->compiling)
         pthread_cond_wait(&c->compiled, &c->lock);
+    c->begun = true;
     return at == CONSTRAINT_START ? c->start : at;
 }
 
@@ -386,20 +388,34 @@ bool constraint_full(struct constraint *c)
     return full;
 }
 
-size_t constraint_bytes(struct constraint *c)
+bool constraint_begun(struct constraint *c)
 {
-    constraint_enter(c, CONSTRAINT_START);
+    pthread_mutex_lock(&c->lock);
+    const bool begun = c->begun;
+    pthread_mutex_unlock(&c->lock);
+    return begun;
+}
+
+static size_t bytes_of(const struct constraint *c)
+{
     const size_t tables = 3 * c->cap * sizeof(void *); /* next, by_class, mask */
     const size_t path = c->tokens ? (c->tokens->longest + (size_t)1) * sizeof(*c->path) : 0;
     const size_t n = sizeof(*c) + term_bytes(c->pool) + tables + path;
-    const size_t all = n + c->table_bytes + c->mask_bytes;
+    return n + c->table_bytes + c->mask_bytes;
+}
+
+size_t constraint_bytes(struct constraint *c)
+{
+    pthread_mutex_lock(&c->lock);
+    const size_t n = c->compiling ? 0 : bytes_of(c);
     pthread_mutex_unlock(&c->lock);
-    return all;
+    return n;
 }
 
 void constraint_trim(struct constraint *c)
 {
-    constraint_enter(c, CONSTRAINT_START);
+    pthread_mutex_lock(&c->lock);
+    assert(!c->compiling);
     drop_transitions(c);
     constraint_drop_masks(c);
     pthread_mutex_unlock(&c->lock);
@@ -407,7 +423,8 @@ void constraint_trim(struct constraint *c)
 
 void constraint_close(struct constraint *c)
 {
-    constraint_enter(c, CONSTRAINT_START);
+    pthread_mutex_lock(&c->lock);
+    assert(!c->compiling);
     term_fill(c->pool);
     pthread_mutex_unlock(&c->lock);
 }

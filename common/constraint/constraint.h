@@ -63,10 +63,12 @@ void constraint_unref(struct constraint *c); /* NULL is allowed */
  * a new one with the same text could fill. False while it is compiled, or if that failed. */
 bool constraint_full(struct constraint *c);
 
-/* What it takes, which grows with the states that texts reach. All three wait for its compilation.
- */
+/* Whether somebody has waited for its compilation, for a mask or the state after a text. */
+bool constraint_begun(struct constraint *c);
+/* What it takes, which grows with the states that texts reach. 0 while it is compiled. */
 size_t constraint_bytes(struct constraint *c);
-/* Drops what can be computed again: transitions and masks. Its states stay. */
+/* The next two are not for one that is being compiled. Drops what can be computed again:
+ * transitions and masks. Its states stay. */
 void constraint_trim(struct constraint *c);
 /* It gets no more memory: further masks fail, as if its own limit were reached. */
 void constraint_close(struct constraint *c);

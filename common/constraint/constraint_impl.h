@@ -23,6 +23,7 @@ struct constraint {
     pthread_mutex_t lock;
     pthread_cond_t compiled;
     bool compiling; /* by a thread that has exclusive access to the pool */
+    bool begun;     /* see constraint_begun() */
     struct err why; /* error of a background compilation: `start` is TERM_NONE */
     struct term_pool *pool;
     term start;

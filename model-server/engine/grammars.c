@@ -14,7 +14,7 @@ struct kept {
     char *text;
     uint64_t used; /* the time of the last grammars_get() */
     uint32_t users;
-    bool changed; /* since `bytes` were counted */
+    bool changed; /* since `bytes` were counted, or not counted yet */
     bool closed;
     size_t bytes;
 };
@@ -162,9 +162,13 @@ void grammars_put(struct grammars *g, struct constraint *c)
 
 /* ---------------------------------------------------------------- memory */
 
-static size_t bytes_of(const struct kept *k)
+/* One that is being compiled, which no step waits for, counts when that is over. If it has users,
+ * then it counts from its first mask on, so that all ranks count it from the same step on. */
+static void count_one(struct kept *k)
 {
-    return constraint_bytes(k->c) + 2 * strlen(k->text); /* compiling has copied it */
+    const size_t n = k->users && !constraint_begun(k->c) ? 0 : constraint_bytes(k->c);
+    k->bytes = n ? n + 2 * strlen(k->text) : 0; /* compiling has copied it */
+    k->changed = !n;
 }
 
 /* Counts those that may have grown. */
@@ -174,8 +178,7 @@ static size_t count(struct grammars *g, size_t *unused)
     *unused = 0;
     for (struct kept *k = g->kept; k < g->kept + g->n; k++) {
         if (k->users || k->changed)
-            k->bytes = bytes_of(k);
-        k->changed = false;
+            count_one(k);
         all += k->bytes;
         *unused += !k->users;
     }
@@ -204,8 +207,10 @@ static size_t trim(struct grammars *g, size_t all)
     qsort(g->kept, g->n, sizeof(*g->kept), by_use);
     for (struct kept *k = g->kept; all > g->budget && k < g->kept + g->n; k++) {
         const size_t was = k->bytes;
+        if (!was)
+            continue;
         constraint_trim(k->c);
-        k->bytes = bytes_of(k);
+        count_one(k);
         g->stats.trimmed += k->bytes < was;
         all -= was - k->bytes;
     }
