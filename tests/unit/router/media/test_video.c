@@ -142,7 +142,7 @@ static void what_is_no_video(void **state)
 {
     struct rig g;
     char *one = url_of(VIDEO, 32, "a"), *two = url_of(VIDEO, 32, "ab"),
-         *gif = url_of("data:image/gif;base64,", 32, "ab"),
+         *picture = url_of("data:image/bmp;base64,", 32, "ab"),
          *parameters = url_of("DATA:video/JPEG;x=1;BASE64,", 32, "ab");
     struct buf mixed = BUF_INIT;
     char *wide = url_of(",", 64, "a");
@@ -151,8 +151,8 @@ static void what_is_no_video(void **state)
     buf_fmt(&mixed, "%s%s", one, wide);
     assert_int_equal(ask(&g, MARKED, &(struct given){parameters, 2}, 1), 0);
     static const char kind[] = "Invalid video URL: a video is a URL that begins with";
-    const char *others[] = {gif, "data:video/mp4;base64,AAAA", "https://x.org/a.mp4",
-                            "",  "data:video/jpeg,AAAA",       "data:video/jpegs;base64,AAAA"};
+    const char *others[] = {picture, "data:video/mp4;base64,AAAA", "https://x.org/a.mp4",
+                            "",      "data:video/jpeg,AAAA",       "data:video/jpegs;base64,AAAA"};
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         expect_refused(&g, ask(&g, MARKED, &(struct given){others[i], 2}, 1), kind);
     expect_refused(&g, ask(&g, MARKED, &(struct given){one, 2}, 1), "at least 2 frames. Given: 1");
@@ -162,7 +162,7 @@ static void what_is_no_video(void **state)
     expect_refused(&g, ask(&g, MARKED, &(struct given){VIDEO "AAAA,", 2}, 1), "Invalid video: ");
     g.rules.max_pixels = 2 * 32 * 32 - 1;
     expect_refused(&g, ask(&g, MARKED, &(struct given){two, 2}, 1), "has more than 2047 pixels");
-    free(one), free(two), free(gif), free(wide), free(parameters);
+    free(one), free(two), free(picture), free(wide), free(parameters);
     buf_free(&mixed);
     rig_free(&g);
 }
