@@ -150,11 +150,21 @@ static void what_is_no_video(void **state)
     rig_init(&g, "qwen3_vl");
     buf_fmt(&mixed, "%s%s", one, wide);
     assert_int_equal(ask(&g, MARKED, &(struct given){parameters, 2}, 1), 0);
-    static const char kind[] = "Invalid video URL: a video is a URL that begins with";
-    const char *others[] = {picture, "data:video/mp4;base64,AAAA", "https://x.org/a.mp4",
-                            "",      "data:video/jpeg,AAAA",       "data:video/jpegs;base64,AAAA"};
+    static const struct {
+        const char *url, *words;
+    } others[] = {
+        {"data:image/bmp;base64,AAAA",
+         "Invalid video: a video is an animated GIF or WebP file, or"},
+        {"data:video/mp4;base64,AAAA",
+         "Invalid video: a video is an animated GIF or WebP file, or"},
+        {"data:video/jpegs;base64,AAAA", "Invalid video: a video is an animated GIF or WebP file"},
+        {"data:video/jpeg,AAAA", "Invalid video URL: the URL is not of the form data:MIME;base64"},
+        {"https://x.org/a.mp4", "this server fetches no images"},
+        {"", "begins with data:, http: or https:"},
+    };
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-        expect_refused(&g, ask(&g, MARKED, &(struct given){others[i], 2}, 1), kind);
+        expect_refused(&g, ask(&g, MARKED, &(struct given){others[i].url, 2}, 1), others[i].words);
+    expect_refused(&g, ask(&g, MARKED, &(struct given){picture, 2}, 1), "base64 encoding");
     expect_refused(&g, ask(&g, MARKED, &(struct given){one, 2}, 1), "at least 2 frames. Given: 1");
     expect_refused(&g, ask(&g, MARKED, &(struct given){mixed.p, 2}, 1),
                    "Invalid video: the frames of a video have one size");
