@@ -15,9 +15,10 @@ from serving import DEMO, Service, scratch, wait_for
 
 CACHE = ["--kv-cache-memory", "64MiB"]
 ASK = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 400, "ignore_eos": True}}
-# takes memory, a little at a time, until the kernel has killed a process for it
+# takes memory, a little at a time, until the kernel has killed a process for it; it is not the next one while that one ends
 HOG = """
 import pathlib, sys
+pathlib.Path("/proc/self/oom_score_adj").write_text("-1000")
 kills = lambda: pathlib.Path(sys.argv[1], "memory.oom_control").read_text().split()[-1]
 before, held = kills(), []
 while kills() == before:
