@@ -15,10 +15,9 @@ from serving import DEMO, Service, scratch, wait_for
 
 CACHE = ["--kv-cache-memory", "64MiB"]
 ASK = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 400, "ignore_eos": True}}
-# takes memory, a little at a time, until the kernel has killed a process for it; it is not the next one while that one ends
+# takes memory, a little at a time, until the kernel has killed a process for it
 HOG = """
 import pathlib, sys
-pathlib.Path("/proc/self/oom_score_adj").write_text("-1000")
 kills = lambda: pathlib.Path(sys.argv[1], "memory.oom_control").read_text().split()[-1]
 before, held = kills(), []
 while kills() == before:
@@ -52,7 +51,7 @@ class Group:
         pathlib.Path(f"/proc/{victim}/oom_score_adj").write_text("1000")
         with self:
             hog = subprocess.Popen([sys.executable, "-c", HOG, self.at])
-        assert hog.wait(60) == 0
+        assert hog.wait(60) in (0, -signal.SIGKILL)  # it is the next one, if the victim ends slowly
 
     def remove(self):
         for pid in (self.at / "cgroup.procs").read_text().split():  # of a test that failed
