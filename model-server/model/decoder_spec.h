@@ -138,6 +138,12 @@ enum mixer_kind {
     MIXER_N,
     MIXER_NONE = MIXER_N
 };
+/* True if a layer may be one of a model that gives vectors, labels or scores of whole texts. */
+static inline bool mixer_encodes(enum mixer_kind m)
+{
+    return m == MIXER_ATTENTION || m == MIXER_NARROW || m == MIXER_RELATIVE ||
+           m == MIXER_SPAN_CONV || m == MIXER_NONE;
+}
 
 struct layer_spec {
     enum mixer_kind mixer;

@@ -1,4 +1,4 @@
-/* model_impl.h - shared by model.c, model_cache.c and model_head.c. */
+/* model_impl.h - shared by model.c, model_cache.c, model_head.c and model_task.c. */
 #ifndef MODEL_SERVER_MODEL_MODEL_IMPL_H
 #define MODEL_SERVER_MODEL_MODEL_IMPL_H
 #include "model-server/model/decoder.h"
@@ -18,6 +18,10 @@ struct model {
 };
 
 void model_swap_free(struct model *m); /* the host's region, if there is one */
+/* Sets the task, from the options or the files of `dir` (NULL: random weights), the pooling, and
+ * what the layers of such a model do otherwise. ERR_VALIDATION: the model has no such task. */
+int model_choose_task(struct model *m, const char *dir, const struct model_options *o,
+                      struct err *e);
 /* Of a model that does not generate, behind its decoder; dir and c NULL: random weights. */
 int model_load_head(struct model *m, const char *dir, const struct arch *a,
                     const struct checkpoint *c, const struct model_options *o, struct err *e);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_BYTES = 256, EXPERTS_MAX = 65536 };
+enum { NAME_BYTES = 256 };
 
 static bool is_norm(enum role r)
 {
@@ -19,7 +19,6 @@ static bool is_norm(enum role r)
 }
 
 /* Tensors of three dimensions: a matrix of each stream. */
-static bool has_streams(enum role r) { return r == W_ALTUP_IN || r == W_ALTUP_OUT; }
 static bool has_experts(enum role r) { return r == W_MOE_GATE || r == W_MOE_UP || r == W_MOE_DOWN; }
 
 /* ---------------------------------------------------------------- names */
@@ -84,8 +83,8 @@ const char *gguf_weights_spell(struct gguf_weights *w, const struct arch *a,
     return spelt(w, with_stars(a->names[u->role], has_experts(u->role) ? 2 : 1), u, expert);
 }
 
-static const char *name_for_all(struct gguf_weights *w, const struct arch *a,
-                                const struct gguf_use *u)
+const char *gguf_weights_spell_all(struct gguf_weights *w, const struct arch *a,
+                                   const struct gguf_use *u)
 {
     return spelt(w, with_stars(a->names[u->role], 1), u, 0);
 }
@@ -201,32 +200,6 @@ int gguf_weights_order(struct gguf_weights *w, struct tensor *t, enum role role,
     return 0;
 }
 
-/* Adds the tensors of a layer's experts, which are consecutive; or for each its gate, then its
- * up; or those of all streams. */
-static int add_experts(struct gguf_weights *w, const struct arch *a, const struct gguf_use *u,
-                       const struct gguf_tensor *g, struct tensor t, struct err *e)
-{
-    const unsigned parts = u->role == W_MOE_GATE_UP ? 2 : 1;
-    if (g->n_dims != 3 || g->dims[2] == 0 || g->dims[2] > EXPERTS_MAX || g->dims[1] % parts)
-        return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no three dimensions", t.file,
-                       g->name);
-    const uint64_t n = g->dims[2] * parts;
-    t.n_dims = 2;
-    t.dims[0] = g->dims[1] / parts, t.dims[1] = g->dims[0];
-    t.bytes = g->bytes / n;
-    for (uint64_t i = 0; i < n; i++) {
-        const enum role half = i % 2 ? W_MOE_UP : W_MOE_GATE;
-        const struct gguf_use one = {parts == 1 ? u->role : half,
-                                     has_streams(u->role) ? (int)i : u->layer, u->suffix};
-        t.name = gguf_weights_spell(w, a, &one, (unsigned)(i / parts));
-        t.begin = g->begin + i * t.bytes;
-        t.data = g->data + i * t.bytes;
-        if (gguf_weights_add(w, &t, e))
-            return -1;
-    }
-    return 0;
-}
-
 /* One matrix of the rows of beta and of decay. */
 static int add_beta_and_decay(struct gguf_weights *w, const struct arch *a,
                               const struct gguf_use *u, const struct gguf_shape *s, struct tensor t,
@@ -245,46 +218,6 @@ static int add_beta_and_decay(struct gguf_weights *w, const struct arch *a,
         if (gguf_weights_order(w, &half, roles[i], s, e) || gguf_weights_add(w, &half, e))
             return -1;
     }
-    return 0;
-}
-
-static struct tensor *added(struct gguf_weights *w, const char *name)
-{
-    for (uint32_t i = w->n; i-- > 0;) /* of the same layer: near the end */
-        if (strcmp(w->tensors[i].name, name) == 0)
-            return &w->tensors[i];
-    return NULL;
-}
-
-/* The biases of a layer's experts, in gpt-oss's layout: all in one tensor, [n, rows], in which
- * those of gate and up are interleaved. */
-static int add_expert_biases(struct gguf_weights *w, const struct arch *a, const struct gguf_use *u,
-                             const struct gguf_tensor *g, struct tensor t, struct err *e)
-{
-    const enum role to = u->role == W_MOE_DOWN ? W_MOE_DOWN : W_MOE_GATE_UP;
-    const uint64_t turns = to == W_MOE_DOWN ? 1 : 2, at = u->role == W_MOE_UP;
-    if (g->n_dims != 2 || g->packing != GGUF_F32 || !a->names[W_MOE_GATE_UP])
-        return err_set(e, ERR_VALIDATION, "%s: tensor `%s` is no list of biases of this model",
-                       t.file, g->name);
-    const struct gguf_use all = {to, u->layer, "_bias"};
-    if (!(t.name = name_for_all(w, a, &all)))
-        return err_nomem(e);
-    struct tensor *is = added(w, t.name);
-    if (!is) {
-        t.n_dims = 2;
-        t.dims[0] = g->dims[1], t.dims[1] = turns * g->dims[0];
-        t.bytes *= turns;
-        t.in_memory = true;
-        if (!(t.data = gguf_weights_own(w, calloc(1, t.bytes))) || gguf_weights_add(w, &t, e))
-            return err_nomem(e);
-        is = &w->tensors[w->n - 1];
-    }
-    if (is->bytes != turns * g->bytes)
-        return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has another shape than its neighbour",
-                       t.file, g->name);
-    float *out = (float *)(uintptr_t)is->data;
-    for (uint64_t i = 0; i < g->bytes / sizeof(float); i++)
-        memcpy(&out[turns * i + at], g->data + i * sizeof(float), sizeof(float));
     return 0;
 }
 
@@ -481,11 +414,11 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
     if (gguf_weights_type(&t, g, e))
         return -1;
     tell_norms(w, a, g, &u);
-    if (has_streams(u.role))
-        return add_experts(w, a, &u, g, t, e);
+    if (gguf_has_streams(u.role))
+        return gguf_weights_add_experts(w, a, &u, g, t, e);
     if (has_experts(u.role) || u.role == W_MOE_GATE_UP)
-        return strcmp(u.suffix, ".bias") == 0 ? add_expert_biases(w, a, &u, g, t, e)
-                                              : add_experts(w, a, &u, g, t, e);
+        return strcmp(u.suffix, ".bias") == 0 ? gguf_weights_add_expert_biases(w, a, &u, g, t, e)
+                                              : gguf_weights_add_experts(w, a, &u, g, t, e);
     if (u.role == W_MIX_BETA_DECAY)
         return add_beta_and_decay(w, a, &u, &s->shape, t, e);
     return add_one(w, a, s, &u, t, e);

@@ -20,7 +20,7 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
            (d->spec.sub_norms ? SQUARES : 0);
 }
 
-static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
+bool attention_keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
 {
     const struct attention_shape s = attention_shape(d, layer);
     *out = (struct kv_layer){.n_heads = s.kv_heads,
@@ -28,6 +28,20 @@ static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
                              .v_dim = s.v_dim,
                              .index_dim = d->spec.layers[layer].by_blocks ? d->spec.blocks.dim : 0};
     return true;
+}
+
+void attention_plain(struct decoder *d, const struct sub_step *t, float *att, float *qkv)
+{
+    const struct attention_shape s = attention_shape(d, t->layer);
+    d->ops->rope_kv(
+        d->dev, qkv, t->cache, t->kv,
+        &(struct rope_kv){.n_heads = s.heads, .n_kv_heads = s.kv_heads, .head_dim = s.dim});
+    d->ops->attention(d->dev, att, qkv, s.qkv, t->cache, t->kv,
+                      &(struct attn){.n_heads = s.heads,
+                                     .n_kv_heads = s.kv_heads,
+                                     .head_dim = s.dim,
+                                     .scale = d->spec.layers[t->layer].attn_scale,
+                                     .both = d->spec.both_ways});
 }
 
 /* With norms over all heads: `squares`, summed over ranks. A key-value head on several ranks
@@ -222,4 +236,4 @@ const struct sublayer_ops mixer_attention = {.name = "attention",
                                              .stateless = layer_stateless,
                                              .store = store,
                                              .forward = forward,
-                                             .kv = keeps};
+                                             .kv = attention_keeps};

@@ -1,5 +1,5 @@
-/* attention.h - the weights and sizes of softmax attention, for attention.c and attention_load.c.
- */
+/* attention.h - the weights and sizes of softmax attention, for attention.c and attention_load.c,
+ * and what other mixers take of it. */
 #ifndef MODEL_SERVER_MODEL_MIXER_ATTENTION_H
 #define MODEL_SERVER_MODEL_MIXER_ATTENTION_H
 #include "model-server/model/loader.h"
@@ -32,6 +32,12 @@ struct attention_shape {
     uint32_t new_kv_heads; /* heads of k, and of v, that the product computes */
 };
 struct attention_shape attention_shape(const struct decoder *d, uint32_t layer);
+
+/* sublayer_ops.kv of a mixer with these heads. */
+bool attention_keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out);
+/* att [tokens][sums] of qkv [tokens][qkv], which stores k and v: softmax attention alone, without
+ * rotation, norms and biases. For mixers that have more beside it. */
+void attention_plain(struct decoder *d, const struct sub_step *t, float *att, float *qkv);
 
 /* struct sublayer_ops of layer.h: a struct attention, NULL after an error that the loader
  * records. */

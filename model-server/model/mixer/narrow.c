@@ -34,13 +34,6 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
            d->spec.hidden;
 }
 
-static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
-{
-    const struct attention_shape a = attention_shape(d, layer);
-    *out = (struct kv_layer){.n_heads = a.kv_heads, .k_dim = a.dim, .v_dim = a.v_dim};
-    return true;
-}
-
 /* ---------------------------------------------------------------- loading */
 
 /* A product on the host. */
@@ -255,20 +248,6 @@ static int add(struct decoder *d, const struct narrow_product *p, const float *k
     return 0;
 }
 
-static void attend(struct decoder *d, struct sub_step *s, float *qkv, float *att)
-{
-    const struct attention_shape a = attention_shape(d, s->layer);
-    d->ops->rope_kv(
-        d->dev, qkv, s->cache, s->kv,
-        &(struct rope_kv){.n_heads = a.heads, .n_kv_heads = a.kv_heads, .head_dim = a.dim});
-    d->ops->attention(d->dev, att, qkv, a.qkv, s->cache, s->kv,
-                      &(struct attn){.n_heads = a.heads,
-                                     .n_kv_heads = a.kv_heads,
-                                     .head_dim = a.dim,
-                                     .scale = d->spec.layers[s->layer].attn_scale,
-                                     .both = d->spec.both_ways});
-}
-
 static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
 {
     const struct narrow *y = self;
@@ -280,7 +259,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     float *stream = work_take(&s->work, t, narrow), *sum = work_take(&s->work, t, narrow);
     float *up = work_take(&s->work, t, ffn), *kept = work_take(&s->work, t, hidden);
     product(d, &y->qkv, qkv, s->in, t);
-    attend(d, s, qkv, att);
+    attention_plain(d, s, att, qkv);
     product(d, &y->in, stream, s->in, t);
     if (add(d, &y->o, y->keep, stream, att, sum, t, e))
         return -1;
@@ -304,5 +283,5 @@ const struct sublayer_ops mixer_narrow = {.name = "narrow",
                                           .free = release,
                                           .stateless = layer_stateless,
                                           .forward = forward,
-                                          .kv = keeps,
+                                          .kv = attention_keeps,
                                           .whole = true};

@@ -2,6 +2,7 @@
  * with its own factor (Falcon-H1, arXiv 2507.22448). */
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
+#include "model-server/model/mixer/attention.h"
 #include <stdlib.h>
 
 struct pair {
@@ -13,11 +14,6 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const uint32_t a = mixer_attention.width(d, layer), b = mixer_mamba2.width(d, layer);
     return d->spec.hidden + (a > b ? a : b);
-}
-
-static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
-{
-    return mixer_attention.kv(d, layer, out);
 }
 
 static void *load(struct loader *l, uint32_t layer)
@@ -79,4 +75,4 @@ const struct sublayer_ops mixer_pair = {.name = "attention beside mamba2",
                                         .free = release,
                                         .store = store,
                                         .forward = forward,
-                                        .kv = keeps};
+                                        .kv = attention_keeps};

@@ -29,13 +29,6 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     return s.qkv + s.sums + s.heads * buckets(d);
 }
 
-static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
-{
-    const struct attention_shape s = attention_shape(d, layer);
-    *out = (struct kv_layer){.n_heads = s.kv_heads, .k_dim = s.dim, .v_dim = s.v_dim};
-    return true;
-}
-
 /* ---------------------------------------------------------------- loading */
 
 /* This rank's rows of a matrix that is stored [hidden, heads, head_dim]. */
@@ -232,4 +225,4 @@ const struct sublayer_ops mixer_relative = {.name = "relative",
                                             .free = release,
                                             .stateless = layer_stateless,
                                             .forward = forward,
-                                            .kv = keeps};
+                                            .kv = attention_keeps};

@@ -5,6 +5,7 @@
 #include "model-server/backend/numbers.h"
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
+#include "model-server/model/mixer/attention.h"
 #include "model-server/model/mixer/recurrent.h"
 #include <stdlib.h>
 
@@ -31,11 +32,6 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
         most = of[i] > most ? of[i] : most;
     return 4 * d->spec.hidden + most;
-}
-
-static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
-{
-    return mixer_attention.kv(d, layer, out);
 }
 
 /* ---------------------------------------------------------------- load */
@@ -223,4 +219,4 @@ const struct sublayer_ops mixer_shared = {.name = "recurrence with a shared bloc
                                           .load = load,
                                           .free = release,
                                           .forward = forward,
-                                          .kv = keeps};
+                                          .kv = attention_keeps};

@@ -36,13 +36,6 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     return s.qkv + 7 * s.sums + d->spec.n_heads * kernel_width(d) + 2 * d->spec.hidden;
 }
 
-static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
-{
-    const struct attention_shape s = attention_shape(d, layer);
-    *out = (struct kv_layer){.n_heads = s.kv_heads, .k_dim = s.dim, .v_dim = s.v_dim};
-    return true;
-}
-
 /* ---------------------------------------------------------------- loading */
 
 /* This rank's heads of q, k and v. */
@@ -196,20 +189,6 @@ static void release(struct decoder *d, void *self)
 
 /* ---------------------------------------------------------------- running */
 
-static void attend(struct decoder *d, const struct sub_step *t, float *qkv, float *att)
-{
-    const struct attention_shape s = attention_shape(d, t->layer);
-    d->ops->rope_kv(
-        d->dev, qkv, t->cache, t->kv,
-        &(struct rope_kv){.n_heads = s.heads, .n_kv_heads = s.kv_heads, .head_dim = s.dim});
-    d->ops->attention(d->dev, att, qkv, s.qkv, t->cache, t->kv,
-                      &(struct attn){.n_heads = s.heads,
-                                     .n_kv_heads = s.kv_heads,
-                                     .head_dim = s.dim,
-                                     .scale = d->spec.layers[t->layer].attn_scale,
-                                     .both = d->spec.both_ways});
-}
-
 static void times(struct decoder *d, float *x, uint32_t rows, uint32_t n, const float *by,
                   uint32_t stride)
 {
@@ -302,7 +281,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     float *sum = both; /* until both are side by side */
     assert(n == d->step->n_tokens);
     d->ops->linear(d->dev, qkv, t->in, n, y->qkv, y->qkv_bias);
-    attend(d, t, qkv, att);
+    attention_plain(d, t, att, qkv);
     if (convolve_channels(d, y, wide, t->in, some, e))
         return -1;
     d->ops->linear(d->dev, a.values, wide, n, y->point, y->point_bias);
@@ -324,4 +303,4 @@ const struct sublayer_ops mixer_span_conv = {.name = "span_conv",
                                              .free = release,
                                              .stateless = layer_stateless,
                                              .forward = forward,
-                                             .kv = keeps};
+                                             .kv = attention_keeps};
