@@ -1,14 +1,13 @@
-#include "common/sentence.h"
 #include "common/first_module.h"
-#include "common/json/json.h"
 #include "common/model_file.h"
+#include "common/sentence_impl.h"
 #include "common/text.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SMALL_JSON = 1024 * 1024, CONFIG_JSON = 16 * 1024 * 1024 };
+enum { CONFIG_JSON = 16 * 1024 * 1024 };
 
 static const char *const names[] = {"auto",        "generate",       "embed",
                                     "rerank",      "fill-mask",      "classify",
@@ -16,8 +15,7 @@ static const char *const names[] = {"auto",        "generate",       "embed",
 const char *const model_task_choices[] = {"auto", "generate", "embed", "rerank", "fill-mask", NULL};
 const char *model_task_name(enum model_task t) { return t < TASK_N ? names[t] : "?"; }
 
-/* *out: the file's object, or NULL if the file does not exist. */
-static int read_json(const char *dir, const char *name, size_t max, cJSON **out, struct err *e)
+int sentence_read_json(const char *dir, const char *name, size_t max, cJSON **out, struct err *e)
 {
     char path[PATH_MAX];
     *out = NULL;
@@ -75,7 +73,7 @@ static int read_module(const char *dir, const char *folder, char name[PATH_MAX],
                        struct err *e)
 {
     snprintf(name, PATH_MAX, "%s/config.json", folder);
-    return read_json(dir, name, SMALL_JSON, out, e);
+    return sentence_read_json(dir, name, SMALL_JSON, out, e);
 }
 
 static int read_pooling(struct sentence *s, const char *dir, const char *folder, struct err *e)
@@ -231,7 +229,7 @@ static int add_route(struct sentence *s, const char *dir, struct err *e)
 {
     cJSON *j;
     const cJSON *name;
-    if (read_json(dir, "router_config.json", SMALL_JSON, &j, e))
+    if (sentence_read_json(dir, "router_config.json", SMALL_JSON, &j, e))
         return -1;
     const char *route = json_str(json_get(j, "parameters"), "default_route", "document");
     const cJSON *listed = json_get(json_get(j, "structure"), route);
@@ -260,7 +258,7 @@ static int read_modules(struct sentence *s, const char *dir, struct err *e)
     cJSON *j;
     const cJSON *m;
     int rc = 0;
-    if (read_json(dir, "modules.json", SMALL_JSON, &j, e))
+    if (sentence_read_json(dir, "modules.json", SMALL_JSON, &j, e))
         return -1;
     s->present = j != NULL;
     if (j && !cJSON_IsArray(j))
@@ -278,11 +276,11 @@ static int read_modules(struct sentence *s, const char *dir, struct err *e)
 static int read_length(struct sentence *s, const char *dir, struct err *e)
 {
     cJSON *j, *t = NULL;
-    if (read_json(dir, "sentence_bert_config.json", SMALL_JSON, &j, e))
+    if (sentence_read_json(dir, "sentence_bert_config.json", SMALL_JSON, &j, e))
         return -1;
     double n = json_num(j, "max_seq_length", 0);
     if (json_str(j, "transformer_task", NULL) && !json_get(j, "max_seq_length")) {
-        if (read_json(dir, "tokenizer_config.json", CONFIG_JSON, &t, e)) {
+        if (sentence_read_json(dir, "tokenizer_config.json", CONFIG_JSON, &t, e)) {
             cJSON_Delete(j);
             return -1;
         }
@@ -311,7 +309,7 @@ static int add_instructions(struct sentence *s, const char *dir, struct err *e)
     cJSON *j;
     const cJSON *p;
     bool whole = true;
-    if (read_json(dir, "config.json", CONFIG_JSON, &j, e))
+    if (sentence_read_json(dir, "config.json", CONFIG_JSON, &j, e))
         return -1;
     cJSON_ArrayForEach(p, json_get(j, "task_instructions"))
     {
@@ -326,7 +324,7 @@ static int read_prompts(struct sentence *s, const char *dir, struct err *e)
     cJSON *j;
     const cJSON *p;
     bool whole = true;
-    if (read_json(dir, "config_sentence_transformers.json", SMALL_JSON, &j, e))
+    if (sentence_read_json(dir, "config_sentence_transformers.json", SMALL_JSON, &j, e))
         return -1;
     cJSON_ArrayForEach(p, json_get(j, "prompts"))
     {
@@ -350,62 +348,63 @@ static enum score_function function_of(const char *class)
                                           : SCORE_USUAL;
 }
 
-/* A CrossEncoder's function is in config.json, under an older key before version 4, or in its own
- * file since 5.4. */
-static int read_functions(struct sentence *s, const char *dir, struct err *e)
-{
-    cJSON *j, *own;
-    if (read_json(dir, "config.json", CONFIG_JSON, &j, e))
-        return -1;
-    if (read_json(dir, "config_sentence_transformers.json", SMALL_JSON, &own, e)) {
-        cJSON_Delete(j);
-        return -1;
-    }
-    const char *kind = json_str(j, "problem_type", "");
-    s->labels = strcmp(kind, "multi_label_classification") == 0 ? SCORE_SIGMOID
-                : strcmp(kind, "regression") == 0               ? SCORE_LOGIT
-                                                                : SCORE_USUAL;
-    const char *older =
-        json_str(j, "sbert_ce_default_activation_function", json_str(own, "activation_fn", ""));
-    s->pairs = function_of(json_str(json_get(j, "sentence_transformers"), "activation_fn", older));
-    if (s->labels == SCORE_USUAL &&
-        s->pairs == SCORE_SIGMOID) /* several labels of a CrossEncoder */
-        s->labels = SCORE_SIGMOID;
-    cJSON_Delete(own);
-    cJSON_Delete(j);
-    return 0;
-}
-
 static const char *class_of(const cJSON *config)
 {
     const cJSON *first = cJSON_GetArrayItem(json_get(config, "architectures"), 0);
     return cJSON_IsString(first) ? first->valuestring : "";
 }
 
+/* A CrossEncoder's function is in config.json, under an older key before version 4, or in `own`,
+ * its own file, since 5.4. */
+static void read_functions(struct sentence *s, const cJSON *config, const cJSON *own)
+{
+    const char *kind = json_str(config, "problem_type", "");
+    s->labels = strcmp(kind, "multi_label_classification") == 0 ? SCORE_SIGMOID
+                : strcmp(kind, "regression") == 0               ? SCORE_LOGIT
+                                                                : SCORE_USUAL;
+    const char *older = json_str(config, "sbert_ce_default_activation_function",
+                                 json_str(own, "activation_fn", ""));
+    s->pairs =
+        function_of(json_str(json_get(config, "sentence_transformers"), "activation_fn", older));
+    if (s->labels == SCORE_USUAL &&
+        s->pairs == SCORE_SIGMOID) /* several labels of a CrossEncoder */
+        s->labels = SCORE_SIGMOID;
+}
+
 /* SigLIP was trained on texts with all of its positions, and the vector is that of the last. */
-static int read_config(struct sentence *s, const char *dir, struct err *e)
+static void read_padding(struct sentence *s, const cJSON *config)
 {
     enum { POSITIONS = 64, MOST = 1 << 16 };
-    cJSON *j;
-    if (read_json(dir, "config.json", CONFIG_JSON, &j, e))
+    const char *type = json_str(config, "model_type", "");
+    const double n =
+        json_num(json_get(config, "text_config"), "max_position_embeddings", POSITIONS);
+    if (strcmp(type, "siglip") != 0 && strcmp(type, "siglip2") != 0)
+        return;
+    s->pooling = s->pooling ? s->pooling : POOL_LAST;
+    s->padded = n >= 1 && n <= MOST ? (uint32_t)n : POSITIONS;
+}
+
+static int read_config(struct sentence *s, const char *dir, struct err *e)
+{
+    cJSON *config, *own;
+    if (sentence_read_json(dir, "config.json", CONFIG_JSON, &config, e))
         return -1;
-    const char *type = json_str(j, "model_type", "");
-    const double n = json_num(json_get(j, "text_config"), "max_position_embeddings", POSITIONS);
-    s->listwise = strcmp(class_of(j), "JinaForRanking") == 0;
-    if (strcmp(type, "siglip") == 0 || strcmp(type, "siglip2") == 0) {
-        s->pooling = s->pooling ? s->pooling : POOL_LAST;
-        s->padded = n >= 1 && n <= MOST ? (uint32_t)n : POSITIONS;
+    int rc = sentence_read_json(dir, "config_sentence_transformers.json", SMALL_JSON, &own, e);
+    if (rc == 0) {
+        read_functions(s, config, own);
+        read_padding(s, config);
+        s->listwise = strcmp(class_of(config), "JinaForRanking") == 0;
     }
-    cJSON_Delete(j);
-    return 0;
+    cJSON_Delete(own);
+    cJSON_Delete(config);
+    return rc;
 }
 
 int sentence_load(struct sentence *s, const char *dir, struct err *e)
 {
     *s = (struct sentence){.include_prompt = true};
     return read_modules(s, dir, e) || read_length(s, dir, e) || read_prompts(s, dir, e) ||
-                   read_functions(s, dir, e) || read_config(s, dir, e) ||
-                   sentence_load_late(s, dir, e)
+                   read_config(s, dir, e) || sentence_load_late(s, dir, e)
                ? -1
                : 0;
 }
@@ -516,7 +515,7 @@ int model_task_of(const char *dir, const struct sentence *s, enum model_task *ou
            : s->tokens  ? TASK_TOKEN_EMBED
            : s->present ? TASK_EMBED
                         : TASK_GENERATE;
-    if (read_json(dir, "config.json", CONFIG_JSON, &j, e))
+    if (sentence_read_json(dir, "config.json", CONFIG_JSON, &j, e))
         return -1;
     const char *class = class_of(j);
     if (ends_with(class, "ForSequenceClassification"))

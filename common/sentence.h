@@ -109,13 +109,6 @@ struct sentence {
     uint32_t true_token, false_token; /* ids; false_token UINT32_MAX: none is subtracted */
     bool opens_answer; /* add_generation_prompt of the chat template that renders the pair */
 };
-/* sentence_late.c: fills s->late and its prompts, after the modules and prompts of `s`. */
-int sentence_load_late(struct sentence *s, const char *dir, struct err *e);
-/* Adds a prompt, unless there is one of that name or no room. `text` NULL: none. False: out of
- * memory. */
-bool sentence_add_prompt(struct sentence *s, const char *name, const char *text);
-/* Adds a list's words, or all punctuation where `words` is NULL or null, to s->late.skipped. */
-int sentence_skip(struct sentence *s, const cJSON *words, struct err *e);
 /* Loads from a model's folder `dir`, or a GGUF file (common/gguf/pooling.h).
  * ERR_VALIDATION, one line that names the file, for invalid or unsupported settings. Call
  * sentence_free() in either case. */

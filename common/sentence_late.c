@@ -1,25 +1,10 @@
-#include "common/json/json.h"
-#include "common/model_file.h"
-#include "common/sentence.h"
-#include <limits.h>
+/* sentence_late.c - what queries and documents of late interaction are: struct sentence_late. */
+#include "common/sentence_impl.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SMALL_JSON = 1024 * 1024, FILLED = 32 /* of ColBERT's queries */, MOST = 1 << 16 };
-
-/* *out: the object of a file, or NULL if there is none. */
-static int read_json(const char *dir, const char *name, cJSON **out, struct err *e)
-{
-    char path[PATH_MAX];
-    *out = NULL;
-    if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= PATH_MAX)
-        return err_set(e, ERR_VALIDATION, "%.200s...: path too long", dir);
-    if (!model_file_exists(path))
-        return 0;
-    *out = model_file_json(path, SMALL_JSON, e);
-    return *out ? 0 : -1;
-}
+enum { FILLED = 32 /* of ColBERT's queries */, MOST = 1 << 16 };
 
 static uint32_t length(const cJSON *j, const char *key, uint32_t usual)
 {
@@ -141,7 +126,7 @@ int sentence_load_late(struct sentence *s, const char *dir, struct err *e)
                  {"sentence_bert_config.json", read_transformer}};
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         cJSON *j;
-        if (read_json(dir, files[i].file, &j, e))
+        if (sentence_read_json(dir, files[i].file, SMALL_JSON, &j, e))
             return -1;
         const int rc = j ? files[i].read(s, j, e) : 0;
         cJSON_Delete(j);
