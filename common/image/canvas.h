@@ -44,6 +44,14 @@ int png_file_decode(const uint8_t *bytes, size_t n, const struct canvas *c, stru
 int jpeg_file_decode(const uint8_t *bytes, size_t n, const struct canvas *c, struct err *e);
 int webp_file_decode(const uint8_t *bytes, size_t n, const struct canvas *c, struct err *e);
 int gif_file_decode(const uint8_t *bytes, size_t n, const struct canvas *c, struct err *e);
+/* A little-endian number of up to four bytes. */
+static inline uint32_t little(const uint8_t *p, int bytes)
+{
+    uint32_t v = 0;
+    for (int i = bytes - 1; i >= 0; i--)
+        v = v << 8 | p[i];
+    return v;
+}
 /* Runs the decoder of info->format; `info` is from image_sniff() of the same bytes, with
  * info->times for an animation (GIF and WebP; other formats are refused). `rgb`: as displayed,
  * image_bytes(); undefined after an error. */

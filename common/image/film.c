@@ -7,14 +7,6 @@ enum { LEAST_MS = 10, USUAL_MS = 100 };
 
 uint64_t film_delay(uint64_t ms) { return ms <= LEAST_MS ? USUAL_MS : ms; }
 
-static uint32_t little(const uint8_t *p, int bytes)
-{
-    uint32_t v = 0;
-    for (int i = bytes - 1; i >= 0; i--)
-        v = v << 8 | p[i];
-    return v;
-}
-
 /* ---------------------------------------------------------------- GIF */
 enum {
     GIF_HEADER = 13,

@@ -9,14 +9,6 @@ struct header {
     uint32_t orientation;
 };
 
-static uint32_t little(const uint8_t *p, int bytes)
-{
-    uint32_t v = 0;
-    for (int i = bytes - 1; i >= 0; i--)
-        v = v << 8 | p[i];
-    return v;
-}
-
 static uint32_t big(const uint8_t *p, int bytes)
 {
     uint32_t v = 0;

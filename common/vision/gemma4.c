@@ -3,7 +3,6 @@
 #include "common/tokenizer/tokenizer.h"
 #include "common/vision/settings.h"
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* The tower does it. */
@@ -23,6 +22,7 @@ static void load_video(struct vision *v, struct vision_settings *s)
 {
     static const float none[3] = {0}, whole[3] = {1, 1, 1};
     const char *const name = "<|video|>";
+    char pad[VISION_TOKEN_TEXT];
     if (!json_get(s->config.o, "video_token_id") || (s->t && tokenizer_id(s->t, name) < 0))
         return;
     vision_read_video_format(s, v,
@@ -33,11 +33,8 @@ static void load_video(struct vision *v, struct vision_settings *s)
     memcpy(v->video.format.mean, v->format.mean, sizeof(v->format.mean));
     memcpy(v->video.format.std, v->format.std, sizeof(v->format.std));
     v->gemma4.most_of_frame = vision_u32(s, &s->video, "max_soft_tokens", 70, 1, 1 << 16);
-    v->video.apart = true;
-    v->video.token = vision_read_token(s, "video_token_id", name, 258884, v->video.pad);
-    snprintf(v->video.marker, sizeof(v->video.marker), "%s", v->video.pad);
-    snprintf(v->video.around, sizeof(v->video.around), "%s", v->video.pad);
-    v->video.taken = !s->failed;
+    const uint32_t token = vision_read_token(s, "video_token_id", name, 258884, pad);
+    vision_take_frames(s, v, token, pad, pad);
 }
 
 static void load(struct vision *v, struct vision_settings *s)

@@ -2,7 +2,6 @@
  * whole image. */
 #include "common/vision/settings.h"
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { MAX_LONGEST = 4096 }; /* transformers' MAX_IMAGE_SIZE, independent of the settings */
@@ -20,12 +19,7 @@ static void load_video(struct vision *v, struct vision_settings *s,
     vision_read_video_format(s, v, d);
     vision_u32(s, &max, "longest_edge", f->tile, f->tile, f->tile);
     f->longest_of_frame = vision_u32(s, size, "longest_edge", 4 * f->tile, 1, VISION_MAX_SETTING);
-    v->video.apart = true;
-    v->video.token = v->token;
-    memcpy(v->video.pad, v->marker, sizeof(v->video.pad));
-    snprintf(v->video.marker, sizeof(v->video.marker), "<video>");
-    snprintf(v->video.around, sizeof(v->video.around), "<video>");
-    v->video.taken = !s->failed;
+    vision_take_frames(s, v, v->token, v->marker, "<video>");
 }
 
 static void load(struct vision *v, struct vision_settings *s)

@@ -19,12 +19,7 @@ static void load_video(struct vision *v, struct vision_settings *s,
     vision_read_video_format(s, v, d);
     if (vision_side(s, &s->video, "size", tile) != tile)
         vision_settings_fail(s, "%s: size must be that of images, %u", s->video.name, tile);
-    v->video.apart = true;
-    v->video.token = v->token;
-    memcpy(v->video.pad, v->internvl.patch, sizeof(v->video.pad));
-    snprintf(v->video.marker, sizeof(v->video.marker), "%s", name);
-    snprintf(v->video.around, sizeof(v->video.around), "%s", name);
-    v->video.taken = !s->failed;
+    vision_take_frames(s, v, v->token, v->internvl.patch, name);
 }
 
 static void load(struct vision *v, struct vision_settings *s)

@@ -271,6 +271,17 @@ void vision_read_video_format(struct vision_settings *s, struct vision *v,
         vision_u32(s, &s->video, equal[i].key, equal[i].is, equal[i].is, equal[i].is);
 }
 
+void vision_take_frames(struct vision_settings *s, struct vision *v, uint32_t token,
+                        const char *pad, const char *marker)
+{
+    v->video.apart = true;
+    v->video.token = token;
+    snprintf(v->video.pad, sizeof(v->video.pad), "%s", pad);
+    snprintf(v->video.marker, sizeof(v->video.marker), "%s", marker);
+    snprintf(v->video.around, sizeof(v->video.around), "%s", marker);
+    v->video.taken = !s->failed;
+}
+
 /* ---------------------------------------------------------------- tokens */
 
 const char *vision_key(const struct vision_settings *s, const char *key, const char *other)

@@ -68,6 +68,10 @@ void vision_read_format(struct vision_settings *s, struct vision_format *f,
  * if their patch_size, merge_size or temporal_patch_size differ from those of images. */
 void vision_read_video_format(struct vision_settings *s, struct vision *v,
                               const struct vision_pixel_defaults *d);
+/* The model takes videos: each frame is apart, as tokens `token` with text `pad`, where a template
+ * has `marker`. The caller has read v->video.format. */
+void vision_take_frames(struct vision_settings *s, struct vision *v, uint32_t token,
+                        const char *pad, const char *marker);
 /* Three numbers, or one for all three channels; `def`, which may be `out`, if the key is absent.
  * `divisor`: 0 is an error. */
 void vision_channels(struct vision_settings *s, const struct vision_section *in, const char *key,

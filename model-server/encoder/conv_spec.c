@@ -21,6 +21,26 @@ struct conv_step conv_product(uint8_t from, uint8_t to, uint32_t out, uint8_t we
                               .out = out};
 }
 
+struct conv_step conv_linear(uint8_t from, uint8_t to, uint32_t out, uint8_t weight)
+{
+    struct conv_step c = conv_product(from, to, out, weight);
+    c.bias = true;
+    return c;
+}
+
+struct conv_step conv_attend(uint8_t queries, uint8_t keys, uint8_t to, uint32_t heads,
+                             uint32_t dim)
+{
+    return (struct conv_step){.kind = CONV_ATTEND,
+                              .from = queries,
+                              .with = keys,
+                              .to = to,
+                              .act = ACT_N,
+                              .heads = heads,
+                              .kv_heads = heads,
+                              .head_dim = dim};
+}
+
 struct conv_step conv_depthwise(struct conv_step product, uint8_t size, uint8_t stride)
 {
     product.kind = CONV_DEPTH;

@@ -96,11 +96,15 @@ struct conv_shape conv_reserved(const struct conv_spec *s);
 /* The shape of a step's result. */
 struct conv_shape conv_result(const struct conv_step *c, const struct conv_shape *shape,
                               struct conv_window *w);
-/* Steps with the usual fields: the product of each place, without a bias or an activation; it as a
- * depthwise convolution; a norm alone. */
+/* Steps with the usual fields: the product of each place, without a bias or an activation; the same
+ * with a bias; it as a depthwise convolution; a norm alone; attention of one grid to another, of
+ * heads with keys of their own. */
 struct conv_step conv_product(uint8_t from, uint8_t to, uint32_t out, uint8_t weight);
+struct conv_step conv_linear(uint8_t from, uint8_t to, uint32_t out, uint8_t weight);
 struct conv_step conv_depthwise(struct conv_step product, uint8_t size, uint8_t stride);
 struct conv_step conv_norm(uint8_t from, uint8_t to, uint8_t norm);
+struct conv_step conv_attend(uint8_t queries, uint8_t keys, uint8_t to, uint32_t heads,
+                             uint32_t dim);
 /* Appends a step; beyond CONV_MAX_STEPS it is counted only. */
 void conv_add(struct conv_spec *s, struct conv_step c);
 #endif

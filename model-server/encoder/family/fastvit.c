@@ -71,17 +71,10 @@ static void add(struct build *b, struct conv_step c)
     conv_add(b->s, c);
 }
 
-static struct conv_step product(uint8_t from, uint8_t to, uint32_t out, uint8_t weight)
-{
-    struct conv_step c = conv_product(from, to, out, weight);
-    c.bias = true;
-    return c;
-}
-
 static struct conv_step depthwise(uint8_t from, uint8_t to, uint8_t size, uint8_t stride,
                                   uint32_t out, uint8_t weight)
 {
-    return conv_depthwise(product(from, to, out, weight), size, stride);
+    return conv_depthwise(conv_linear(from, to, out, weight), size, stride);
 }
 
 static struct conv_step with_gelu(struct conv_step c)
@@ -105,8 +98,8 @@ static void mlp(struct build *b, uint8_t scale)
     c.bias = false;
     c.batch = MLP_BATCH;
     add(b, c);
-    add(b, with_gelu(product(A, B, 4 * b->channels, MLP_IN)));
-    c = product(B, b->stream, b->channels, MLP_OUT);
+    add(b, with_gelu(conv_linear(A, B, 4 * b->channels, MLP_IN)));
+    c = conv_linear(B, b->stream, b->channels, MLP_OUT);
     c.scale = scale;
     c.add = true;
     add(b, c);
@@ -115,18 +108,11 @@ static void mlp(struct build *b, uint8_t scale)
 static void attention(struct build *b)
 {
     add(b, conv_norm(b->stream, A, ATTEND_NORM));
-    struct conv_step c = product(A, B, 3 * b->channels, QKV);
+    struct conv_step c = conv_linear(A, B, 3 * b->channels, QKV);
     c.bias = false;
     add(b, c);
-    add(b, (struct conv_step){.kind = CONV_ATTEND,
-                              .from = B,
-                              .with = B,
-                              .to = C,
-                              .act = ACT_N,
-                              .heads = b->channels / HEAD,
-                              .kv_heads = b->channels / HEAD,
-                              .head_dim = HEAD});
-    c = product(C, b->stream, b->channels, ATTEND_OUT);
+    add(b, conv_attend(B, B, C, b->channels / HEAD, HEAD));
+    c = conv_linear(C, b->stream, b->channels, ATTEND_OUT);
     c.scale = ATTEND_SCALE;
     c.add = true;
     add(b, c);
@@ -134,11 +120,11 @@ static void attention(struct build *b)
 
 static void stem(struct build *b)
 {
-    struct conv_step c = with_gelu(product(FIRST, A, b->channels, STEM));
+    struct conv_step c = with_gelu(conv_linear(FIRST, A, b->channels, STEM));
     c.size = 3, c.stride = 2;
     add(b, c);
     add(b, with_gelu(depthwise(A, B, 3, 2, b->channels, STEM_DEPTH)));
-    add(b, with_gelu(product(B, FIRST, b->channels, STEM_OUT)));
+    add(b, with_gelu(conv_linear(B, FIRST, b->channels, STEM_OUT)));
 }
 
 /* Half as many places a side, of `channels`, which are a multiple of those before. */
@@ -146,7 +132,7 @@ static void halve(struct build *b, uint32_t channels)
 {
     const uint8_t to = b->stream;
     add(b, with_gelu(depthwise(b->stream, A, 7, 2, channels, DOWN)));
-    add(b, with_gelu(product(A, to, channels, DOWN_OUT)));
+    add(b, with_gelu(conv_linear(A, to, channels, DOWN_OUT)));
     b->channels = channels;
 }
 

@@ -116,19 +116,12 @@ static struct conv_step at(struct conv_step c, uint16_t stage, uint16_t block)
     return c;
 }
 
-static struct conv_step product(uint8_t from, uint8_t to, uint32_t out, uint8_t weight)
-{
-    struct conv_step c = conv_product(from, to, out, weight);
-    c.bias = true;
-    return c;
-}
-
 /* A smaller grid with other channels, and a norm before or behind it. The stream stays in its
  * grid. */
 static void embed(struct conv_spec *s, const struct stage *z, uint16_t stage)
 {
     const uint8_t from = z->norm_first ? A : STREAM, to = z->norm_first ? STREAM : A;
-    struct conv_step c = product(from, to, z->width, EMBED);
+    struct conv_step c = conv_linear(from, to, z->width, EMBED);
     c.size = (uint8_t)z->patch;
     c.stride = (uint8_t)z->stride;
     if (z->norm_first)
@@ -141,7 +134,7 @@ static void embed(struct conv_spec *s, const struct stage *z, uint16_t stage)
 /* The stream plus a depthwise convolution of it, to another grid. */
 static struct conv_step mix(uint8_t from, uint8_t to, uint32_t width, uint8_t weight)
 {
-    struct conv_step c = conv_depthwise(product(from, to, width, weight), 3, 1);
+    struct conv_step c = conv_depthwise(conv_linear(from, to, width, weight), 3, 1);
     c.plus_self = true;
     return c;
 }
@@ -183,7 +176,7 @@ static void block(struct conv_spec *s, const struct sizes *z, uint16_t stage, ui
                   uint8_t name, bool windows)
 {
     const struct stage *g = &z->stage[stage];
-    struct conv_step c = at(product(A, B, 3 * g->width, (uint8_t)(name + QKV)), stage, nth);
+    struct conv_step c = at(conv_linear(A, B, 3 * g->width, (uint8_t)(name + QKV)), stage, nth);
     c.bias = z->qkv_bias;
     conv_add(s, at(mix(STREAM, OTHER, g->width, (uint8_t)(name + CONV_1)), stage, nth));
     conv_add(s, at(conv_norm(OTHER, A, (uint8_t)(name + NORM_1)), stage, nth));
@@ -191,15 +184,15 @@ static void block(struct conv_spec *s, const struct sizes *z, uint16_t stage, ui
         within_windows(s, z, g, c);
     else
         over_channels(s, g, c);
-    c = at(product(A, OTHER, g->width, (uint8_t)(name + OUT)), stage, nth);
+    c = at(conv_linear(A, OTHER, g->width, (uint8_t)(name + OUT)), stage, nth);
     c.add = true;
     conv_add(s, c);
     conv_add(s, at(mix(OTHER, STREAM, g->width, (uint8_t)(name + CONV_2)), stage, nth));
     conv_add(s, at(conv_norm(STREAM, A, (uint8_t)(name + NORM_2)), stage, nth));
-    c = at(product(A, B, g->mlp, (uint8_t)(name + UP)), stage, nth);
+    c = at(conv_linear(A, B, g->mlp, (uint8_t)(name + UP)), stage, nth);
     c.act = z->act;
     conv_add(s, c);
-    c = at(product(B, STREAM, g->width, (uint8_t)(name + DOWN)), stage, nth);
+    c = at(conv_linear(B, STREAM, g->width, (uint8_t)(name + DOWN)), stage, nth);
     c.add = true;
     conv_add(s, c);
 }
@@ -209,7 +202,7 @@ static void project(struct conv_spec *s, struct config *c, uint32_t width)
 {
     struct conv_step places = alone(CONV_AXES, STREAM, A, 0);
     struct conv_step all = alone(CONV_APPEND, B, OTHER, 0);
-    struct conv_step out = product(OTHER, STREAM, width, PROJECT);
+    struct conv_step out = conv_linear(OTHER, STREAM, width, PROJECT);
     places.weight = COLUMNS;
     places.rows = config_u32_or(c, "max_position_embeddings", 50, 1, 1u << 12);
     places.stored = config_u32_or(c, "max_temporal_embeddings", 100, 1, 1u << 16);

@@ -19,8 +19,7 @@ static const char *const names[] = {[0] = "",
 /* Part `nth` of attention's matrix of queries, keys and values. */
 static void part(struct conv_spec *s, uint8_t from, uint8_t to, uint32_t n, uint32_t nth)
 {
-    struct conv_step c = conv_product(from, to, n, INNER);
-    c.bias = true;
+    struct conv_step c = conv_linear(from, to, n, INNER);
     c.stored = 3 * n;
     c.first = nth * n;
     conv_add(s, c);
@@ -72,17 +71,8 @@ static void configure(struct config *c, struct encoder_spec *s)
                                    .out = n,
                                    .rows = (uint32_t)queries});
     part(v, ROWS, B, n, 0);
-    conv_add(v, (struct conv_step){.kind = CONV_ATTEND,
-                                   .from = B,
-                                   .with = A,
-                                   .to = C,
-                                   .act = ACT_N,
-                                   .heads = n / HEAD,
-                                   .kv_heads = n / HEAD,
-                                   .head_dim = HEAD});
-    struct conv_step out = conv_product(C, PATCHES, n, INNER_OUT);
-    out.bias = true;
-    conv_add(v, out);
+    conv_add(v, conv_attend(B, A, C, n / HEAD, HEAD));
+    conv_add(v, conv_linear(C, PATCHES, n, INNER_OUT));
     s->project = (struct encoder_projection){.norm = true,
                                              .norm_spec = v->norm,
                                              .norm_bias = true,

@@ -10,8 +10,7 @@ enum { PATCHES, ROWS, A, B, C, D };
 static struct conv_step product(uint8_t from, uint8_t to, uint32_t out, uint8_t weight,
                                 uint16_t layer)
 {
-    struct conv_step c = conv_product(from, to, out, weight);
-    c.bias = true;
+    struct conv_step c = conv_linear(from, to, out, weight);
     c.at[0] = layer;
     return c;
 }
@@ -36,19 +35,6 @@ static void rows(struct conv_spec *s, uint8_t to, uint32_t n, uint32_t stored, u
                                    .out = width,
                                    .rows = n,
                                    .stored = stored});
-}
-
-static void attend(struct conv_spec *s, uint8_t queries, uint8_t keys, uint8_t to, uint32_t heads,
-                   uint32_t dim)
-{
-    conv_add(s, (struct conv_step){.kind = CONV_ATTEND,
-                                   .from = queries,
-                                   .with = keys,
-                                   .to = to,
-                                   .act = ACT_N,
-                                   .heads = heads,
-                                   .kv_heads = heads,
-                                   .head_dim = dim});
 }
 
 /* ---------------------------------------------------------------- the Q-Former */
@@ -111,14 +97,14 @@ static void qformer_layer(struct conv_spec *s, const struct qformer *q, uint16_t
     struct conv_step c = product(ROWS, A, 3 * n, SELF, layer);
     c.stacked = 3;
     conv_add(s, c);
-    attend(s, A, A, B, q->heads, dim);
+    conv_add(s, conv_attend(A, A, B, q->heads, dim));
     close_sum(s, B, n, SELF_OUT, SELF_NORM, layer);
     if (layer % q->every == 0) {
         conv_add(s, product(ROWS, A, n, CROSS_Q, layer));
         c = product(PATCHES, C, 2 * n, CROSS_KV, layer);
         c.stacked = 2;
         conv_add(s, c);
-        attend(s, A, C, B, q->heads, dim);
+        conv_add(s, conv_attend(A, C, B, q->heads, dim));
         close_sum(s, B, n, CROSS_OUT, CROSS_NORM, layer);
     }
     c = product(ROWS, A, q->mlp, MLP_IN, layer);
@@ -279,7 +265,7 @@ static void configure_aria(struct config *c, struct encoder_spec *s)
     conv_add(v, (struct conv_step){.kind = CONV_JOIN, .from = B, .with = C, .to = A, .act = ACT_N});
     rows(v, ROWS, queries, most, n, QUERIES, QUERY_NORM);
     twice(v, ROWS, B, n, Q, 0);
-    attend(v, B, A, C, heads, n / heads);
+    conv_add(v, conv_attend(B, A, C, heads, n / heads));
     conv_add(v, product(C, A, n, INNER_OUT, 0));
     conv_add(v, product(A, B, n, OUT, 0));
     norm(v, B, A, OUT_NORM, 0);

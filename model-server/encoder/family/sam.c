@@ -10,13 +10,6 @@ enum { STREAM, A, B, C };
 static const char *const names_got[SAM_N_NAMES + 1] = {
     SAM_NAMES("model.vision_tower.", GOT "conv_upsampler1", GOT "conv_upsampler2")};
 
-static struct conv_step product(uint8_t from, uint8_t to, uint32_t out, uint8_t weight)
-{
-    struct conv_step c = conv_product(from, to, out, weight);
-    c.bias = true;
-    return c;
-}
-
 /* `window`: places a side; 0: the layer attends everywhere. */
 static void attention(struct conv_spec *s, const struct sam_sizes *z, uint16_t layer,
                       uint32_t window)
@@ -30,7 +23,7 @@ static void attention(struct conv_spec *s, const struct sam_sizes *z, uint16_t l
         conv_add(
             s, (struct conv_step){
                    .kind = CONV_SPLIT, .from = A, .to = B, .size = (uint8_t)window, .act = ACT_N});
-    c = product(window ? B : A, C, 3 * z->hidden, SAM_QKV);
+    c = conv_linear(window ? B : A, C, 3 * z->hidden, SAM_QKV);
     c.bias = z->qkv_bias;
     c.at[0] = layer;
     conv_add(s, c);
@@ -64,7 +57,7 @@ static void attention(struct conv_spec *s, const struct sam_sizes *z, uint16_t l
                                        .to = A,
                                        .size = (uint8_t)window,
                                        .act = ACT_N});
-    c = product(window ? A : B, STREAM, z->hidden, SAM_ATTEND_OUT);
+    c = conv_linear(window ? A : B, STREAM, z->hidden, SAM_ATTEND_OUT);
     c.at[0] = layer;
     c.add = true;
     conv_add(s, c);
@@ -75,11 +68,11 @@ static void mlp(struct conv_spec *s, const struct sam_sizes *z, uint16_t layer, 
     struct conv_step c = conv_norm(STREAM, A, SAM_MLP_NORM);
     c.at[0] = layer;
     conv_add(s, c);
-    c = product(A, B, z->mlp, SAM_MLP_IN);
+    c = conv_linear(A, B, z->mlp, SAM_MLP_IN);
     c.at[0] = layer;
     c.act = act;
     conv_add(s, c);
-    c = product(B, STREAM, z->hidden, SAM_MLP_OUT);
+    c = conv_linear(B, STREAM, z->hidden, SAM_MLP_OUT);
     c.at[0] = layer;
     c.add = true;
     conv_add(s, c);
@@ -89,7 +82,7 @@ static void mlp(struct conv_spec *s, const struct sam_sizes *z, uint16_t layer, 
 static struct conv_step square(uint8_t from, uint8_t to, uint32_t out, uint8_t stride,
                                uint8_t weight)
 {
-    struct conv_step c = product(from, to, out, weight);
+    struct conv_step c = conv_linear(from, to, out, weight);
     c.size = 3, c.stride = stride;
     c.bias = false;
     return c;
@@ -97,7 +90,7 @@ static struct conv_step square(uint8_t from, uint8_t to, uint32_t out, uint8_t s
 
 static void neck(struct conv_spec *s, const struct sam_sizes *z)
 {
-    struct conv_step c = product(STREAM, A, z->neck, SAM_NECK_IN);
+    struct conv_step c = conv_linear(STREAM, A, z->neck, SAM_NECK_IN);
     c.bias = false;
     c.norm = SAM_NECK_IN_NORM;
     conv_add(s, c);
@@ -151,7 +144,7 @@ void sam_tower(struct config *c, struct encoder_spec *s, const struct sam_sizes 
     s->width = s->blocks.hidden = z->out;
     s->conv.norm = (struct norm_spec){.kind = NORM_LAYER, .eps = 1e-6F};
     s->conv.side = z->side * patch;
-    struct conv_step first = product(STREAM, A, z->hidden, SAM_PATCHES);
+    struct conv_step first = conv_linear(STREAM, A, z->hidden, SAM_PATCHES);
     first.size = first.stride = (uint8_t)patch;
     first.same = true;
     conv_add(&s->conv, first);

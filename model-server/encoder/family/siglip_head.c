@@ -23,17 +23,10 @@ static void configure_tower(struct config *c, struct encoder_spec *s)
     family_positions(c, s, POSITIONS_TABLE, family_square(c, "image_size", 224));
 }
 
-static struct conv_step product(uint8_t from, uint8_t to, uint32_t out, uint8_t weight)
-{
-    struct conv_step c = conv_product(from, to, out, weight);
-    c.bias = true;
-    return c;
-}
-
 /* Rows of the matrix of queries, keys and values. */
 static struct conv_step part(uint8_t from, uint8_t to, uint32_t first, uint32_t n, uint32_t all)
 {
-    struct conv_step c = product(from, to, n, INNER);
+    struct conv_step c = conv_linear(from, to, n, INNER);
     c.first = first;
     c.stored = all;
     return c;
@@ -50,15 +43,8 @@ static void attend(struct conv_spec *v, uint32_t n, uint32_t heads)
                                    .rows = 1});
     conv_add(v, part(QUERY, A, 0, n, 3 * n));
     conv_add(v, part(PATCHES, B, n, 2 * n, 3 * n));
-    conv_add(v, (struct conv_step){.kind = CONV_ATTEND,
-                                   .from = A,
-                                   .with = B,
-                                   .to = C,
-                                   .act = ACT_N,
-                                   .heads = heads,
-                                   .kv_heads = heads,
-                                   .head_dim = n / heads});
-    conv_add(v, product(C, PATCHES, n, INNER_OUT));
+    conv_add(v, conv_attend(A, B, C, heads, n / heads));
+    conv_add(v, conv_linear(C, PATCHES, n, INNER_OUT));
 }
 
 static void configure(struct config *c, struct encoder_spec *s)
@@ -77,7 +63,7 @@ static void configure(struct config *c, struct encoder_spec *s)
     s->vectors = true;
     v->names = names;
     attend(v, n, heads);
-    struct conv_step up = product(A, B, ffn, UP), down = product(B, PATCHES, n, DOWN);
+    struct conv_step up = conv_linear(A, B, ffn, UP), down = conv_linear(B, PATCHES, n, DOWN);
     up.act = config_act(c, "hidden_act", "gelu_pytorch_tanh");
     down.add = true;
     conv_add(v, conv_norm(PATCHES, A, NORM));
