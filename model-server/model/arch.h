@@ -384,6 +384,25 @@ struct arch {
     [W_ATTN_NORM] = "transformer.h.*.ln_1", [W_O] = "transformer.h.*.attn.out_proj",               \
     [W_UP] = "transformer.h.*.mlp.fc_in", [W_DOWN] = "transformer.h.*.mlp.fc_out"
 
+/* CLIP's text model. */
+#define CLIP_TEXT_LAYER "text_model.encoder.layers.*."
+#define NAMES_CLIP_TEXT                                                                            \
+    [W_EMBED] = "text_model.embeddings.token_embedding",                                           \
+    [W_POSITIONS] = "text_model.embeddings.position_embedding",                                    \
+    [W_FINAL_NORM] = "text_model.final_layer_norm", [W_ATTN_NORM] = CLIP_TEXT_LAYER "layer_norm1", \
+    [W_Q] = CLIP_TEXT_LAYER "self_attn.q_proj", [W_K] = CLIP_TEXT_LAYER "self_attn.k_proj",        \
+    [W_V] = CLIP_TEXT_LAYER "self_attn.v_proj", [W_O] = CLIP_TEXT_LAYER "self_attn.out_proj",      \
+    [W_MLP_NORM] = CLIP_TEXT_LAYER "layer_norm2", [W_UP] = CLIP_TEXT_LAYER "mlp.fc1",              \
+    [W_DOWN] = CLIP_TEXT_LAYER "mlp.fc2"
+/* PLaMo 2 and 3; norms of q and k have names of their own. */
+#define PLAMO_LAYER "model.layers.layers.*."
+#define NAMES_PLAMO                                                                                \
+    [W_EMBED] = "model.embed_tokens", [W_FINAL_NORM] = "model.norm", [W_HEAD] = "lm_head",         \
+    [W_ATTN_NORM] = PLAMO_LAYER "pre_mixer_norm",                                                  \
+    [W_POST_ATTN_NORM] = PLAMO_LAYER "post_mixer_norm", [W_MLP_NORM] = PLAMO_LAYER "pre_mlp_norm", \
+    [W_POST_MLP_NORM] = PLAMO_LAYER "post_mlp_norm", [W_QKV] = PLAMO_LAYER "mixer.qkv_proj",       \
+    [W_O] = PLAMO_LAYER "mixer.o_proj", [W_GATE_UP] = PLAMO_LAYER "mlp.gate_up_proj",              \
+    [W_DOWN] = PLAMO_LAYER "mlp.down_proj"
 /* Embeddings of each layer (Gemma 3n and 4). */
 #define NAMES_LAYER_EMBED                                                                          \
     [W_LAYER_EMBED] = "model.embed_tokens_per_layer",                                              \

@@ -15,19 +15,10 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->learned_positions = s->no_head = true;
 }
 
-#define LAYER "text_model.encoder.layers.*."
-#define NAMES_CLIP                                                                                 \
-    [W_EMBED] = "text_model.embeddings.token_embedding",                                           \
-    [W_POSITIONS] = "text_model.embeddings.position_embedding",                                    \
-    [W_FINAL_NORM] = "text_model.final_layer_norm", [W_ATTN_NORM] = LAYER "layer_norm1",           \
-    [W_Q] = LAYER "self_attn.q_proj", [W_K] = LAYER "self_attn.k_proj",                            \
-    [W_V] = LAYER "self_attn.v_proj", [W_O] = LAYER "self_attn.out_proj",                          \
-    [W_MLP_NORM] = LAYER "layer_norm2", [W_UP] = LAYER "mlp.fc1", [W_DOWN] = LAYER "mlp.fc2"
-
 /* Of the class without a projection, as diffusion models have it. */
 static const struct arch bare = {
     .prefix = "text_model.",
-    .names = {NAMES_CLIP},
+    .names = {NAMES_CLIP_TEXT},
     .configure = configure,
 };
 
@@ -40,7 +31,7 @@ static const struct arch *choose(struct config *c)
 const struct arch arch_clip_text = {
     .types = (const char *const[]){"clip_text_model", "metaclip_2_text_model", NULL},
     .prefix = "text_model.",
-    .names = {NAMES_CLIP, [W_VECTOR] = "text_projection"},
+    .names = {NAMES_CLIP_TEXT, [W_VECTOR] = "text_projection"},
     .configure = configure,
     .choose = choose,
 };

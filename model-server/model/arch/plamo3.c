@@ -48,22 +48,10 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_window_rope(c, s, config_num_or(c, "rope_local_theta", 10000));
 }
 
-#define LAYER "model.layers.layers.*."
 const struct arch arch_plamo3 = {
     .types = (const char *const[]){"plamo3", NULL},
     .prefix = "model.",
-    .names = {[W_EMBED] = "model.embed_tokens",
-              [W_FINAL_NORM] = "model.norm",
-              [W_HEAD] = "lm_head",
-              [W_ATTN_NORM] = LAYER "pre_mixer_norm",
-              [W_POST_ATTN_NORM] = LAYER "post_mixer_norm",
-              [W_MLP_NORM] = LAYER "pre_mlp_norm",
-              [W_POST_MLP_NORM] = LAYER "post_mlp_norm",
-              [W_QKV] = LAYER "mixer.qkv_proj",
-              [W_Q_NORM] = LAYER "mixer.q_norm",
-              [W_K_NORM] = LAYER "mixer.k_norm",
-              [W_O] = LAYER "mixer.o_proj",
-              [W_GATE_UP] = LAYER "mlp.gate_up_proj",
-              [W_DOWN] = LAYER "mlp.down_proj"},
+    .names = {NAMES_PLAMO, [W_Q_NORM] = PLAMO_LAYER "mixer.q_norm",
+              [W_K_NORM] = PLAMO_LAYER "mixer.k_norm"},
     .configure = configure,
 };

@@ -20,21 +20,9 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->learned_positions = s->both_ways = s->no_head = true;
 }
 
-#define LAYER "text_model.encoder.layers.*."
 const struct arch arch_siglip_text = {
     .types = (const char *const[]){"siglip_text_model", "siglip2_text_model", NULL},
     .prefix = "text_model.",
-    .names = {[W_EMBED] = "text_model.embeddings.token_embedding",
-              [W_POSITIONS] = "text_model.embeddings.position_embedding",
-              [W_FINAL_NORM] = "text_model.final_layer_norm",
-              [W_ATTN_NORM] = LAYER "layer_norm1",
-              [W_Q] = LAYER "self_attn.q_proj",
-              [W_K] = LAYER "self_attn.k_proj",
-              [W_V] = LAYER "self_attn.v_proj",
-              [W_O] = LAYER "self_attn.out_proj",
-              [W_MLP_NORM] = LAYER "layer_norm2",
-              [W_UP] = LAYER "mlp.fc1",
-              [W_DOWN] = LAYER "mlp.fc2",
-              [W_VECTOR] = "text_model.head"},
+    .names = {NAMES_CLIP_TEXT, [W_VECTOR] = "text_model.head"},
     .configure = configure,
 };
