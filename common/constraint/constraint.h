@@ -63,14 +63,15 @@ void constraint_unref(struct constraint *c); /* NULL is allowed */
  * a new one with the same text could fill. False while it is compiled, or if that failed. */
 bool constraint_full(struct constraint *c);
 
-/* Whether somebody has waited for its compilation, for a mask or the state after a text. */
+/* True once a mask or a transition was computed, which waits for the compilation. */
 bool constraint_begun(struct constraint *c);
-/* What it takes, which grows with the states that texts reach. 0 while it is compiled. */
+/* Bytes in use, which grow with the states that texts reach. 0 during the compilation. */
 size_t constraint_bytes(struct constraint *c);
-/* The next two are not for one that is being compiled. Drops what can be computed again:
- * transitions and masks. Its states stay. */
+/* Frees what can be computed again: transitions and masks. The states stay. Not during the
+ * compilation. */
 void constraint_trim(struct constraint *c);
-/* It gets no more memory: further masks fail, as if its own limit were reached. */
+/* Ends its growth: masks of new states fail, as at its own memory limit. Not during the
+ * compilation. */
 void constraint_close(struct constraint *c);
 
 typedef uint32_t constraint_state;

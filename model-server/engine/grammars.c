@@ -162,8 +162,8 @@ void grammars_put(struct grammars *g, struct constraint *c)
 
 /* ---------------------------------------------------------------- memory */
 
-/* One that is being compiled, which no step waits for, counts when that is over. If it has users,
- * then it counts from its first mask on, so that all ranks count it from the same step on. */
+/* A constraint without users counts from the end of its compilation on. One with users counts from
+ * its first mask on: that is the same step on all ranks, and no step waits for a compilation. */
 static void count_one(struct kept *k)
 {
     const size_t n = k->users && !constraint_begun(k->c) ? 0 : constraint_bytes(k->c);

@@ -1,8 +1,7 @@
 /* grammars.h - a shard's compiled constraints, and the memory that they share.
  *
- * One thread calls these functions; any thread may use a constraint, and call grammars_next().
- * The vocabulary is prepared at
- * the first call. */
+ * One thread calls these functions; any thread may use a constraint, and call grammars_next(). The
+ * vocabulary is prepared at the first call. */
 #ifndef MODEL_SERVER_ENGINE_GRAMMARS_H
 #define MODEL_SERVER_ENGINE_GRAMMARS_H
 #include "common/constraint/constraint.h"
@@ -28,10 +27,11 @@ struct constraint *grammars_get(struct grammars *g, const struct grammar_spec *s
 void grammars_put(struct grammars *g, struct constraint *c); /* stays for later users, if it fits */
 
 /* To be called between steps: keeps all constraints within the budget, because they grow with the
- * texts that they have seen. First those that nothing uses are dropped, then masks and transitions
- * of the others, in each case the least recently requested first. If their states alone exceed the
- * budget, the largest gets no more memory (constraint_close()), and its requests fail. Depends only
- * on the calls and texts before it, so that all ranks do the same. */
+ * texts that were generated. Does not wait for compilations. First those that nothing uses are
+ * dropped, then masks and transitions of the others, in each case the least recently requested
+ * first. If their states alone exceed the budget, the largest gets no more memory
+ * (constraint_close()), and its requests fail. Depends only on the calls and texts before it, so
+ * that all ranks do the same. */
 void grammars_settle(struct grammars *g);
 struct grammars_stats {
     uint64_t bytes;                    /* as of the last grammars_settle() */

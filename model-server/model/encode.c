@@ -139,9 +139,10 @@ static struct mutual attended(const struct encoder *c, const struct model_text *
     return usual ? (struct mutual){0, 0} : (struct mutual){0, t->attended};
 }
 
-/* What other texts say, too, once one of a pass has images, or tokens that none attends to. */
-static void place_images(struct encoder *c, const struct model_text *texts, uint32_t n,
-                         struct ragged *b)
+/* Values and keys that tokens of a text do not have from their ids alone: of images, and of tokens
+ * that none attends to. Once one text of a pass has such, all say theirs. */
+static void place_views(struct encoder *c, const struct model_text *texts, uint32_t n,
+                        struct ragged *b)
 {
     for (uint32_t k = 0, at = 0; k < n; k++) {
         const struct model_text *t = &texts[k];
@@ -158,7 +159,7 @@ static void place_images(struct encoder *c, const struct model_text *texts, uint
     }
 }
 
-static bool any_images(const struct model_text *texts, uint32_t n)
+static bool any_views(const struct model_text *texts, uint32_t n)
 {
     while (n > 0 && !texts[n - 1].given && !texts[n - 1].attended)
         n--;
@@ -218,10 +219,10 @@ static int fill(struct encoder *c, const struct model_text *texts, uint32_t n, u
                          .out_rows = c->out_rows};
     if (c->source.encoder)
         encode_source_show(&c->source, texts, n, b, c->spans);
-    if (any_images(texts, n)) {
+    if (any_views(texts, n)) {
         if (reserve_images(c, at, e))
             return -1;
-        place_images(c, texts, n, b);
+        place_views(c, texts, n, b);
     }
     return 0;
 }

@@ -44,7 +44,7 @@ static bool is_about_the_request(const char *name)
     return false;
 }
 
-static bool asks_nothing(const cJSON *v)
+static bool is_neutral(const cJSON *v)
 {
     return json_is_empty(v) || (cJSON_IsString(v) && !*v->valuestring) ||
            (cJSON_IsNumber(v) && v->valuedouble == 0);
@@ -55,6 +55,6 @@ void body_unread(struct body *b, struct object o)
     if (b->failed) /* not all was read */
         return;
     for (const cJSON *v = NULL; (v = json_unread(o.json, v));)
-        if (!asks_nothing(v) && !is_about_the_request(v->string))
+        if (!is_neutral(v) && !is_about_the_request(v->string))
             body_warn(b, "%s%s%.60s has no effect", o.path, *o.path ? "." : "", v->string);
 }

@@ -12,6 +12,7 @@
 #ifndef ROUTER_CALL_CALL_H
 #define ROUTER_CALL_CALL_H
 #include "common/arena.h"
+#include "router/body/body.h"
 #include "router/generate/workers.h"
 #include "router/http/errors.h"
 #include "router/http/keys.h"
@@ -136,4 +137,11 @@ uint32_t call_retry_after(struct call *c);
 void call_reply_error(struct call *c, const struct err *e);
 /* The callbacks for HTTP requests (http_events without `socket`); `arg` is the struct edge. */
 extern const struct http_events call_events;
+
+/* The whole body was read: what had no effect is in the answer's header, and in the log. */
+static inline void call_unread(struct call *c, struct body *b)
+{
+    body_unread(b, body_root(b));
+    c->warnings = b->warnings;
+}
 #endif

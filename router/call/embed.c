@@ -138,16 +138,14 @@ static int take_ids(const struct encoding *x, const struct text_input *in, struc
     return 0;
 }
 
-/* Padding of models that read it. */
-static int pad(const struct encoding *x, struct embed_text *t)
+int embed_fill(const struct encoding *x, struct embed_text *t, uint32_t to, const char *word,
+               const char *what)
 {
-    const uint32_t to = x->c->edge->sentence.padded;
-    const char *word = tokenizer_special(x->c->edge->tokenizer, "pad_token");
     const int64_t id = word ? tokenizer_id(x->c->edge->tokenizer, word) : -1;
     if (t->n >= to)
         return 0;
     if (id < 0)
-        return err_set(x->e, ERR_VALIDATION, "the tokenizer has no `pad_token`");
+        return err_set(x->e, ERR_VALIDATION, "the tokenizer has no %s", what);
     uint32_t *ids = ARENA_NEW(&x->c->arena, uint32_t, to);
     if (!ids)
         return err_nomem(x->e);
@@ -169,6 +167,8 @@ static const char *adapter_of(struct call *c, const struct texts_ask *q)
 static int encode_all(struct call *c, const struct texts_ask *q, struct embed_text *out,
                       struct err *e)
 {
+    const uint32_t padded = c->edge->sentence.padded;
+    const char *pad = tokenizer_special(c->edge->tokenizer, "pad_token");
     const struct infer_limits *l = edge_limits(c->edge);
     const struct sentence *s = &c->edge->sentence;
     struct encoding x = {.c = c, .q = q, .most = l->max_input_tokens, .e = e};
@@ -191,7 +191,8 @@ static int encode_all(struct call *c, const struct texts_ask *q, struct embed_te
             return -1;
         if (to->n == 0)
             return err_set(e, ERR_EMPTY, "`inputs` cannot be empty");
-        if (!in->shown && pad(&x, to))
+        if (!in->shown &&
+            embed_fill(&x, to, padded, pad, "`pad_token`")) /* padding of models that read it */
             return -1;
         to->adapter = adapter;
     }

@@ -7,12 +7,11 @@ enum { TEI_BATCH = 32 };
 
 /* ---------------------------------------------------------------- reading */
 
-static void set_empty(struct body *b, const char *key)
+void body_empty(struct body *b, const char *key)
 {
-    if (b->failed)
-        return;
+    if (!b->failed)
+        err_set(b->e, ERR_EMPTY, "`%s` cannot be empty", key);
     b->failed = true;
-    err_set(b->e, ERR_EMPTY, "`%s` cannot be empty", key);
 }
 
 static void one_text(struct body *b, struct object o, const char *key, const cJSON *v,
@@ -21,7 +20,7 @@ static void one_text(struct body *b, struct object o, const char *key, const cJS
     if (cJSON_IsString(v)) {
         *out = (struct text_input){.text = v->valuestring, .n = strlen(v->valuestring)};
         if (!out->n)
-            set_empty(b, key);
+            body_empty(b, key);
         return;
     }
     if (!cJSON_IsArray(v)) {
@@ -30,7 +29,7 @@ static void one_text(struct body *b, struct object o, const char *key, const cJS
     }
     out->ids = body_ids(b, o, key, v, &out->n_ids);
     if (!b->failed && !out->n_ids)
-        set_empty(b, key);
+        body_empty(b, key);
 }
 
 const struct text_input *body_texts(struct body *b, struct object o, const char *key, uint32_t *n,
@@ -45,7 +44,7 @@ const struct text_input *body_texts(struct body *b, struct object o, const char 
     *batch = cJSON_IsArray(v) && !cJSON_IsNumber(first);
     const int count = *batch ? cJSON_GetArraySize(v) : 1;
     if (*batch && count == 0) {
-        set_empty(b, key);
+        body_empty(b, key);
         return NULL;
     }
     struct text_input *in = ARENA_NEW(b->arena, struct text_input, (size_t)count);
@@ -77,7 +76,7 @@ const struct text_input *body_documents(struct body *b, struct object o, const c
     struct text_input *in = ARENA_NEW(b->arena, struct text_input, count + 1);
     if (!count || !in) {
         if (!count)
-            set_empty(b, key);
+            body_empty(b, key);
         else
             err_nomem(b->e);
         b->failed = true;
@@ -141,8 +140,7 @@ static int texts_start(struct call *c, struct body *b, const struct texts_row *r
     if (row->key)
         ask.in = body_texts(b, body_root(b), row->key, &ask.n, &batch);
     const uint32_t most = row->read(c, b, &ask, state);
-    body_unread(b, body_root(b));
-    c->warnings = b->warnings;
+    call_unread(c, b);
     if (b->failed || texts_count(c, ask.n, most, e))
         return -1;
     return call_texts(c, &ask, row->tasks, row->render, state, e);

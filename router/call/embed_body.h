@@ -25,6 +25,8 @@ int texts_work_form(struct call *c, unsigned tasks,
                     const struct texts_row *(*form)(const struct call *c, const struct body *b),
                     struct err *e);
 
+/* Fails the body with ERR_EMPTY: `key` cannot be empty. */
+void body_empty(struct body *b, const char *key);
 /* Reads `key`: a string, a list of strings, a list of ids, or a list of such lists. NULL: the body
  * was failed. *batch: it is a list of texts. An empty list or text is ERR_EMPTY in *e. */
 const struct text_input *body_texts(struct body *b, struct object o, const char *key, uint32_t *n,

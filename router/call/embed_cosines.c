@@ -67,11 +67,11 @@ float *texts_cosines(struct call *c, uint32_t n_first, uint32_t n)
 {
     const struct embed_job *j = &c->texts->job;
     const uint32_t width = j->width;
+    if (c->edge->sentence.listwise && j->all)
+        return texts_list_scores(c, n_first, n);
     float *score = ARENA_NEW(&c->arena, float, n + (size_t)1), *row = j->values;
     struct vectors *v = ARENA_NEW(&c->arena, struct vectors, (size_t)n_first + n + 1);
     struct late_skip skip[2];
-    if (c->edge->sentence.listwise && j->all)
-        return texts_list_scores(c, n_first, n);
     if (!score || !v)
         return NULL;
     late_skip_of(c, LATE_QUERY, &skip[0]);

@@ -26,6 +26,10 @@ int embed_shown(struct encoding *x, const struct text_input *in, const char *pro
                 struct embed_text *out);
 /* embed_list.c: a query and its documents, with the rows of their marks. */
 int embed_list(const struct encoding *x, const struct text_list *in, struct embed_text *out);
+/* Appends the token `word` up to `to` tokens. ERR_VALIDATION, "the tokenizer has no <what>", if it
+ * is none, or NULL. In embed.c. */
+int embed_fill(const struct encoding *x, struct embed_text *t, uint32_t to, const char *word,
+               const char *what);
 /* embed_late.c: a text with `late`. */
 int embed_late(const struct encoding *x, const struct text_input *in, struct embed_text *out);
 /* Tokens of `prompt` that mean pooling excludes. In embed.c. */

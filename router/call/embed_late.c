@@ -46,21 +46,13 @@ static int fill(const struct encoding *x, struct embed_text *t)
     const struct sentence_late *l = &x->c->edge->sentence.late;
     const struct tokenizer *k = x->c->edge->tokenizer;
     const char *mask = tokenizer_special(k, "mask_token"), *end = tokenizer_special(k, "eos_token");
-    const char *word = l->token ? l->token : mask ? mask : end;
-    const int64_t id = word ? tokenizer_id(k, word) : -1;
-    if (t->n >= l->filled)
-        return 0;
-    if (id < 0)
-        return err_set(x->e, ERR_VALIDATION, "the tokenizer has no token that fills queries");
-    uint32_t *ids = ARENA_NEW(&x->c->arena, uint32_t, l->filled);
-    if (!ids)
-        return err_nomem(x->e);
-    memcpy(ids, t->ids, t->n * sizeof(*ids));
-    t->attended = l->attends ? 0 : t->n;
-    while (t->n < l->filled)
-        ids[t->n++] = (uint32_t)id;
-    t->ids = ids;
-    return 0;
+    if (t->n < l->filled && !l->attends)
+        t->attended = t->n;
+    return embed_fill(x, t, l->filled,
+                      l->token ? l->token
+                      : mask   ? mask
+                               : end,
+                      "token that fills queries");
 }
 
 int embed_late(const struct encoding *x, const struct text_input *in, struct embed_text *out)

@@ -95,7 +95,7 @@ int embed_list(const struct encoding *x, const struct text_list *in, struct embe
 
 /* ---------------------------------------------------------------- lists */
 
-/* A text cut to its limit. Returns its tokens; 0: an error. */
+/* A text cut to its limit. Returns its tokens and its mark; 0: an error. */
 static uint32_t cut(const struct encoding *x, struct text_input *t, uint32_t most)
 {
     struct tok_part a;

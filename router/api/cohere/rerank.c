@@ -93,14 +93,13 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
         return texts_failed(b);
     q->top = top.set && top.v < q->n ? (uint32_t)top.v : q->n;
     ask->most = most.set ? (uint32_t)most.v : 0;
-    int rc = 0;
     if (!*query)
-        rc = err_set(b->e, ERR_EMPTY, "`query` cannot be empty");
-    else if (top.set && top.v == 0)
-        rc = err_set(b->e, ERR_VALIDATION, "`%s` must be positive", most_key);
-    else
-        rc = inputs(c, q, query, ask, b->e);
-    return rc ? texts_failed(b) : ask->n;
+        body_empty(b, "query");
+    else if ((top.set && top.v == 0 &&
+              err_set(b->e, ERR_VALIDATION, "`%s` must be positive", most_key)) ||
+             inputs(c, q, query, ask, b->e))
+        texts_failed(b);
+    return ask->n;
 }
 
 const struct texts_row row_cohere_rerank = {.tasks = 1u << TASK_RERANK | 1u << TASK_EMBED |

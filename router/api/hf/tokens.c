@@ -198,8 +198,8 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
     if (b->failed || texts_count(c, q->n, texts_most(c), b->e))
         return texts_failed(b);
     if (!(q->texts = ARENA_NEW(&c->arena, struct text_windows, q->n))) {
-        err_nomem(b->e);
-        return texts_failed(b);
+        body_nomem(b, body_root(b), "inputs");
+        return 0;
     }
     for (uint32_t i = 0; i < q->n; i++) {
         const struct text_windows_ask w = {.text = in[i].text,

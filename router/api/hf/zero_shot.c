@@ -135,8 +135,8 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
     ask->n = n * q->n;
     struct text_input *in = ARENA_NEW(&c->arena, struct text_input, ask->n);
     if (!in) {
-        err_nomem(b->e);
-        return texts_failed(b);
+        body_nomem(b, body_root(b), "inputs");
+        return 0;
     }
     const char **form = hf_hypotheses(b, o, "This example is {}.", q->labels, q->n);
     hf_only_texts(b, texts, n);

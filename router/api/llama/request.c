@@ -208,8 +208,7 @@ int llama_completion(struct call *c, bool infill, struct err *e)
     if (infill ? read_infill(c, &b, o, e) != 0 : (read_prompts(c, &b, o), false))
         return -1;
     read_own(&b, o);
-    body_unread(&b, body_root(&b));
-    c->warnings = b.warnings;
+    call_unread(c, &b);
     if (b.failed)
         return -1;
     return openai_generate(c, o, o->stream ? &llama_stream : &llama_object, e);

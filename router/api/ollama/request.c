@@ -203,8 +203,7 @@ static int rewrite(struct call *c, struct body *b, struct ollama *o, cJSON *to, 
     cJSON_AddBoolToObject(to, "stream", o->stream);
     add_options(b, to);
     add_format(b, to, json_get(b->root, "format"));
-    body_unread(b, root);
-    c->warnings = b->warnings;
+    call_unread(c, b);
     if (!b->failed) {
         buf_reset(&c->body);
         json_print_exact(&c->body, to);

@@ -370,8 +370,7 @@ static int prepare(struct call *c, struct body *b, struct object chat, struct ch
         return -1;
     r->style = chat_style(r->chat, r->tools.list != NULL);
     cJSON *variables = chat_variables(b, chat, r);
-    body_unread(b, body_root(b));
-    c->warnings = b->warnings;
+    call_unread(c, b);
     if (b->failed)
         return -1;
     if (plan_calls(b, r, can_keep_calls(c), q, e) != 0 ||

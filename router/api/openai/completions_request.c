@@ -144,7 +144,6 @@ struct openai *completions_parse(struct call *c, struct err *e)
                 max);
         return NULL;
     }
-    body_unread(&b, body_root(&b));
-    c->warnings = b.warnings;
+    call_unread(c, &b);
     return o;
 }

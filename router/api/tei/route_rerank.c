@@ -46,15 +46,12 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
     ask->prompt_name = NULL;
     if (b->failed || texts_count(c, ask->n, texts_most(c), b->e))
         return texts_failed(b);
+    if (!*query)
+        body_empty(b, "query");
     struct text_input *in = ARENA_NEW(&c->arena, struct text_input, ask->n);
-    if (!*query || !in) {
-        if (!*query)
-            err_set(b->e, ERR_EMPTY, "`query` cannot be empty");
-        else
-            err_nomem(b->e);
-        return texts_failed(b);
-    }
-    for (uint32_t i = 0; i < ask->n; i++)
+    if (!in)
+        body_nomem(b, root, "texts");
+    for (uint32_t i = 0; in && i < ask->n; i++)
         in[i] = (struct text_input){.text = query,
                                     .n = strlen(query),
                                     .second = q->texts[i].text,

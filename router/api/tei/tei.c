@@ -20,9 +20,7 @@ uint32_t tei_read(struct call *c, struct body *b, struct texts_ask *ask, void *s
 
 void tei_not_empty(struct body *b, const struct texts_ask *ask)
 {
-    for (uint32_t i = 0; !b->failed && i < ask->n; i++)
-        if (!ask->in[i].n) {
-            err_set(b->e, ERR_EMPTY, "`inputs` cannot be empty");
-            texts_failed(b);
-        }
+    for (uint32_t i = 0; i < ask->n; i++)
+        if (!ask->in[i].n)
+            body_empty(b, "inputs");
 }

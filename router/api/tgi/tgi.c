@@ -71,8 +71,7 @@ struct tgi *tgi_parse(struct call *c, bool with_stream, struct err *e)
     int rc = tgi_read(&b, root, t);
     if (with_stream && rc == 0)
         t->stream = body_bool(&b, root, "stream", false);
-    body_unread(&b, root);
-    c->warnings = b.warnings;
+    call_unread(c, &b);
     return b.failed ? NULL : t;
 }
 
