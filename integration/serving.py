@@ -111,11 +111,12 @@ class Process:
         out, todo = [], [self.p.pid]
         while todo:
             pid = todo.pop()
-            for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-                with contextlib.suppress(OSError):  # a thread may end meanwhile
-                    kids = [int(k) for k in task.read_text().split()]
-                    out += kids
-                    todo += kids
+            with contextlib.suppress(OSError):  # the process may end meanwhile, or one of its threads
+                for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+                    with contextlib.suppress(OSError):
+                        kids = [int(k) for k in task.read_text().split()]
+                        out += kids
+                        todo += kids
         return out
 
     def shards(self):

@@ -72,6 +72,7 @@ def test_an_unknown_kind_of_text():
         ("native", "sentence_bert_config.json", {"query_expansion": {"strategy": "most", "length": 12}}, "`strategy` `most`"),
         ("native", "2_MultiVectorMask/config.json", {"keep_only_token_ids": [5]}, "`keep_only_token_ids`"),
         ("native", "config.json", {"local_attention": 8}, "with shorter windows"),
+        ("stanford", "config.json", {"model_type": "convbert", "embedding_size": 32}, "with another kind of attention"),
         ("pylate", "config_sentence_transformers.json", {"skiplist_words": ["w1"] * 300}, "at most 256"),
     ],
 )

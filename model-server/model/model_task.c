@@ -33,13 +33,17 @@ static int fill_queries(struct model *m, struct err *e)
     if (m->info.task != TASK_TOKEN_EMBED || !l->filled || l->attends)
         return 0;
     for (uint32_t i = 0; i < s->n_layers; i++) {
-        if (by_distance || (s->layers[i].window && s->layers[i].window < l->filled))
+        struct layer_spec *y = &s->layers[i];
+        const char *why = by_distance                          ? "biases by distance"
+                          : y->mixer != MIXER_ATTENTION        ? "another kind of attention"
+                          : y->window && y->window < l->filled ? "shorter windows"
+                                                               : NULL;
+        if (why)
             return err_set(e, ERR_VALIDATION,
                            "queries of %u tokens, of which none attends to the last: not of a %s "
                            "model with %s",
-                           l->filled, m->info.type,
-                           by_distance ? "biases by distance" : "shorter windows");
-        s->layers[i].mutual = MUTUAL_ALONE;
+                           l->filled, m->info.type, why);
+        y->mutual = MUTUAL_ALONE;
     }
     return 0;
 }
