@@ -250,7 +250,7 @@ static void load_joined_head(struct loader *l)
     float *of = malloc((size_t)v.n * s->hidden * sizeof(*of));
     if (!of)
         loader_nomem(l);
-    for (size_t r = 0; r < v.n && !l->failed; r++) {
+    for (size_t r = 0; first && second && of && r < v.n; r++) {
         const size_t id = v.first + r;
         memcpy(of + r * s->hidden, first + id * own, own * sizeof(*of));
         for (size_t c = 0; c < more; c++)

@@ -19,7 +19,7 @@ static void load_matrix(struct loader *l, struct trigram *g, const float *factor
     float *of = calloc((size_t)in * out, sizeof(*of));
     if (!of)
         loader_nomem(l);
-    for (uint32_t j = 0; j < TOKENS && !l->failed; j++) {
+    for (uint32_t j = 0; of && j < TOKENS && !l->failed; j++) {
         const size_t first = (TOKENS - 1 - j) * (size_t)in;
         for (size_t r = 0; r < out; r++)
             for (size_t c = 0; c < in; c++)
@@ -54,7 +54,7 @@ static void load_positions(struct loader *l, const float *factors)
     float *of = calloc(n * s->token_types * width, sizeof(*of));
     if (!of)
         loader_nomem(l);
-    for (size_t t = 0; t < s->token_types && !l->failed; t++)
+    for (size_t t = 0; of && t < s->token_types && !l->failed; t++)
         for (size_t i = 0; i < n * width; i++)
             of[t * n * width + i] = factors[i % width] * (places[i] + types[t * width + i % width]);
     if (!l->failed)

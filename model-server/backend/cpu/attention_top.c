@@ -69,7 +69,10 @@ static void copy_values(char *dst, const char *const *src, const uint32_t *at, u
 static uint32_t position_of(const struct top_job *j, const struct sparse *s, const uint32_t *top,
                             uint32_t i)
 {
-    return j->every ? s->first + i - s->entries : top[i / j->unit] * j->unit + i % j->unit;
+    if (j->every)
+        return s->first + i - s->entries;
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): only entries may be without a selection
+    return top[i / j->unit] * j->unit + i % j->unit;
 }
 
 /* Copies the entries among the keys [first, first + n); returns how many they are. */
@@ -79,6 +82,7 @@ static uint32_t copy_entries(const struct top_job *j, const struct sparse *s, co
     const uint32_t left = s->entries > first ? s->entries - first : 0, some = left < n ? left : n;
     for (uint32_t i = 0; i < some; i++)
         cpu_copy_entry(j->from, j->layer, kv_blocks_of(&j->from->desc, s->span),
+                       // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): chosen by `top`
                        s->chosen ? top[first + i] : first + i, j->every, page, v, i);
     return some;
 }

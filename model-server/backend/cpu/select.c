@@ -41,7 +41,9 @@ static size_t set_floats(const struct select_job *j) { return (size_t)j->splits 
 /* Positions, or blocks, of n keys. */
 static uint32_t units_of(const struct select_keys *p, uint32_t n_keys)
 {
-    return p->complete ? n_keys / p->block : p->block ? (n_keys + p->block - 1) / p->block : n_keys;
+    if (!p->block)
+        return n_keys;
+    return (p->complete ? n_keys : n_keys + p->block - 1) / p->block;
 }
 
 /* ---------------------------------------------------------------- queries and keys */
@@ -88,7 +90,7 @@ static void add_heads(const struct select_job *j, const struct chooser *c, struc
     for (uint32_t i = 0; i < n; i++) {
         float *s = ws->s + (size_t)i * KV_SCORES_LD;
         if (select_by_head(p)) {
-            memcpy(scores + (head + i) * set_floats(j), s, pages * KV_PAGE * sizeof(*s));
+            memcpy(scores + (head + i) * set_floats(j), s, (size_t)pages * KV_PAGE * sizeof(*s));
             continue;
         }
         kern->act(s, s, NULL, pages * KV_PAGE, ACT_RELU);
@@ -182,7 +184,7 @@ static void choose(void *arg, int thread, size_t begin, size_t end)
         const bool whole = j->p->pooled && !j->p->complete && c->n_keys % j->p->block == 0;
         const uint32_t top = most - whole;
         float *s = j->scores + t * set_floats(j);
-        uint32_t equal, n = 0, *out = j->top + (c->row * j->sets + t % j->sets) * most;
+        uint32_t equal, n = 0, *out = j->top + ((size_t)c->row * j->sets + t % j->sets) * most;
         if (j->p->block)
             pool_blocks(j->p, s, c->n_keys);
         const uint32_t least = threshold(s, units_of(j->p, c->n_keys), top, &equal);
@@ -219,6 +221,7 @@ void cpu_select_keys(struct device *d, uint32_t *top, float *q, float *k, struct
         return;
     j.splits = (longest + KV_SPLIT - 1) / KV_SPLIT;
     const size_t each = j.sets * set_floats(&j) * sizeof(float);
+    // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): each token has keys
     const size_t some = each < TOP_BYTES ? TOP_BYTES / each : 1;
     if (!(j.scores = cpu_scratch(d, SCRATCH_TOP, each > TOP_BYTES ? each : TOP_BYTES)))
         return;

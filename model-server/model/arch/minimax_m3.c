@@ -34,9 +34,9 @@ static const cJSON *own_layers(struct config *c, const struct decoder_spec *s)
 /* True if the layer has an indexer; by its word, or else by its number. */
 static bool is_sparse(struct config *c, const cJSON *word, const cJSON *number)
 {
-    const char *w = cJSON_IsString(word) ? word->valuestring : "";
     if (!word)
         return number && cJSON_IsNumber(number) && number->valuedouble != 0;
+    const char *w = cJSON_IsString(word) ? word->valuestring : "";
     if (strcmp(w, "minimax_m3_sparse") != 0 && strcmp(w, "full_attention") != 0)
         config_fail(c, "layers of type `%.40s` are not supported", w);
     return strcmp(w, "minimax_m3_sparse") == 0;

@@ -198,6 +198,21 @@ static int check_pair(const struct lora_search *s, const struct lora_pair *p, ui
     return 0;
 }
 
+/* Notes the file that a tensor is in: there is one, or those of the checkpoint that the adapter is
+ * inside. */
+static int note_source(struct lora_adapter *l, const char *path, struct err *e)
+{
+    for (uint32_t i = 0; i < l->n_sources; i++)
+        if (strcmp(l->sources[i].path, path) == 0)
+            return 0;
+    struct lora_source *v = realloc(l->sources, (l->n_sources + (size_t)1) * sizeof(*v));
+    if (!v)
+        return err_nomem(e);
+    v[l->n_sources++] = (struct lora_source){path, file_stamp_at(path)};
+    l->sources = v;
+    return 0;
+}
+
 static int add_pair(struct lora_search *s, uint32_t layer, enum lora_site site, enum role role)
 {
     const struct tensor *a = NULL, *b = NULL;
@@ -231,7 +246,7 @@ static int add_pair(struct lora_search *s, uint32_t layer, enum lora_site site, 
     p->dtype = a->type == T_F32 ? DT_F32 : a->type == T_F16 ? DT_F16 : DT_BF16;
     p->scale = scale_of(s->config, a, p->rank);
     s->used[a - s->l->file.tensors] = s->used[b - s->l->file.tensors] = true;
-    return 0;
+    return note_source(s->l, a->file, s->e) ? -1 : note_source(s->l, b->file, s->e);
 }
 
 /* True if a layer has such a matrix: its own keys and values, and one for these; a recurrent
@@ -323,26 +338,6 @@ static int collect(struct lora_search *s)
                    : err_set(s->e, ERR_VALIDATION, "%s: no tensors of an adapter", s->l->file.path);
 }
 
-/* The files of the tensors: one, or those of the checkpoint that the adapter is inside. */
-static int note_sources(struct lora_adapter *l, struct err *e)
-{
-    for (uint32_t i = 0; i < 2 * l->n; i++) {
-        const char *path = (i % 2 ? l->pairs[i / 2].b : l->pairs[i / 2].a)->file;
-        uint32_t k = 0;
-        while (k < l->n_sources && strcmp(l->sources[k].path, path) != 0)
-            k++;
-        if (k < l->n_sources)
-            continue;
-        struct lora_source *v = realloc(l->sources, (k + (size_t)1) * sizeof(*v));
-        if (!v)
-            return err_nomem(e);
-        v[k] = (struct lora_source){path, file_stamp_at(path)};
-        l->sources = v;
-        l->n_sources = k + 1;
-    }
-    return 0;
-}
-
 static int match(struct lora_adapter *l, const struct lora_base *base, const struct lora_config *c,
                  struct err *e)
 {
@@ -351,7 +346,7 @@ static int match(struct lora_adapter *l, const struct lora_base *base, const str
     l->pairs = calloc(l->file.n + (size_t)1, sizeof(*l->pairs)); /* q's may be two */
     const int rc = s.used && l->pairs ? collect(&s) : err_nomem(e);
     free(s.used);
-    return rc ? -1 : note_sources(l, e);
+    return rc;
 }
 
 static int open_tensors(struct lora_adapter *l, const char *dir, struct err *e)

@@ -127,8 +127,8 @@ static int make_embed(struct lora_adapter *l, const struct lora_base *base, uint
     if (!a || !b)
         return err_nomem(e);
     for (uint32_t r = 0; r < rank; r++)
-        a[(size_t)r * width + index * rank + r] = 1;
-    a[(size_t)rank * width + base->spec->inside.n * rank] = 1;
+        a[(size_t)r * width + (size_t)index * rank + r] = 1;
+    a[(size_t)rank * width + (size_t)base->spec->inside.n * rank] = 1;
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t r = 0; r < rank; r++) {
             const float by = (float)ranks / (float)rank;
