@@ -10,15 +10,24 @@ static _Alignas(64) char pages[KV_ROOM][KV_PAGE * (KV_DIM_MAX + 16) * 4];
 static const char *page_list[KV_PAGES + KV_AHEAD];
 static float kv_p[TILE_ROWS * KV_SCORES_LD];
 
+static uint16_t half(enum kv_dtype t)
+{
+    return t == KV_F16 ? f16_of_f32(rng_wide(&rng)) : bf16_of_f32(rng_wide(&rng));
+}
+
+static uint32_t two_halves(enum kv_dtype t)
+{
+    const uint32_t high = half(t);
+    return high << 16 | half(t);
+}
+
 static void fill_pages(enum kv_dtype t, uint32_t dim)
 {
     for (uint32_t i = 0; i < KV_ROOM; i++)
         for (size_t k = 0; k < sizeof(pages[0]); k += 4) {
-            uint16_t low = t == KV_F16 ? f16_of_f32(rng_wide(&rng)) : bf16_of_f32(rng_wide(&rng));
-            uint16_t high = t == KV_F16 ? f16_of_f32(rng_wide(&rng)) : bf16_of_f32(rng_wide(&rng));
-            uint32_t both = (uint32_t)high << 16 | low;
-            uint32_t bytes = rng_u32(&rng); /* every bit pattern is a number */
-            memcpy(pages[i] + k, kv_dtype_scaled(t) ? &bytes : &both, 4);
+            const uint32_t word = kv_dtype_scaled(t) ? rng_u32(&rng) /* any byte is a number */
+                                                     : two_halves(t);
+            memcpy(pages[i] + k, &word, 4);
         }
     for (uint32_t i = 0; kv_dtype_scaled(t) && i < KV_ROOM * KV_PAGE; i++)
         kv_scales(pages[i / KV_PAGE], t, dim)[i % KV_PAGE] = rng_wide(&rng);
@@ -38,10 +47,10 @@ static bool check_scores(scores_f32_fn *ref, scores_f32_fn *fn, uint32_t n, enum
                          bool pairs)
 {
     n = n > KV_DIM_MAX ? 64 * (1 + n % 2) : n;
+    fill_pages(t, n);
     for (uint32_t rows = 1; rows <= TILE_ROWS; rows++) {
         struct kv_scores a = {.rows = rows, .head_dim = n, .pages = page_list, .q = x};
         a.n = 1 + rng_below(&rng, n < 20 ? KV_PAGES : 7);
-        fill_pages(t, n);
         fill(MAXN);
         if (pairs)
             fill_words(x, MAXN);
@@ -61,11 +70,11 @@ static bool check_values(values_f32_fn *ref, values_f32_fn *fn, uint32_t n, enum
                          bool pairs)
 {
     n = n > KV_DIM_MAX ? 64 * (1 + n % 2) : n;
+    fill_pages(t, n);
     for (uint32_t rows = 1; rows <= TILE_ROWS; rows++) {
         struct kv_values a = {.rows = rows, .head_dim = n, .pages = page_list, .p = kv_p};
         a.ldo = kv_padded(n), a.first = rng_below(&rng, 40);
         a.end = a.first + 1 + rng_below(&rng, n < 20 ? KV_SPLIT - 40 : 50);
-        fill_pages(t, n);
         fill(MAXN);
         for (uint32_t i = 0; i < TILE_ROWS * KV_SCORES_LD; i++)
             kv_p[i] = rng_unit(&rng);

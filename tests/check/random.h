@@ -34,8 +34,8 @@ static inline uint32_t rng_below(struct rng *r, uint32_t n) { return rng_u32(r) 
 static inline float rng_unit(struct rng *r) { return (float)(rng_u32(r) >> 8) / 8388608.0f - 1.0f; }
 static inline float rng_wide(struct rng *r)
 {
-    float f = rng_unit(r);
-    return ldexpf(f, (int)rng_below(r, 9) - 4);
+    const float f = rng_unit(r); /* all of it is exact */
+    return f * (float)(1u << rng_below(r, 9)) / 16;
 }
 
 static inline float *rng_floats(struct rng *r, size_t n)
