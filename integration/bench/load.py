@@ -26,8 +26,16 @@ def llama_server(text, new):
     return "/completion", body | {"cache_prompt": False, "return_tokens": True}
 
 
+def openai(text, new):
+    """With vLLM's fields: random weights may choose the end, and tokens whose text is empty count too."""
+    body = {"model": "served", "prompt": text, "max_tokens": new, "stream": True, "temperature": 0}
+    return "/v1/completions", body | {"ignore_eos": True, "return_token_ids": True}
+
+
 def tokens_of(event):
-    """How many tokens an event carries: ours sends one per event, llama-server a list."""
+    """How many tokens an event carries: ours sends one per event, llama-server and vLLM a list."""
+    if "choices" in event:
+        return sum(len(c.get("token_ids") or []) for c in event["choices"])
     if "token" in event:
         return 1
     if "tokens" in event:

@@ -83,7 +83,7 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--processes", type=int, default=1, help="of the clients")
     p.add_argument("--rounds", type=int, default=1, help="of the load; the last one's figures are printed")
-    p.add_argument("dialect", choices=["ours", "llama_server"])
+    p.add_argument("dialect", choices=["ours", "llama_server", "openai"])
     p.add_argument("warm")
     p.add_argument("argv", nargs=argparse.REMAINDER)
     o = p.parse_args()
