@@ -1,4 +1,4 @@
-/* fp8_made.h - a checkpoint with its projections in e4m3 and scales of blocks of 128 x 128, with
+/* fp8_made.h - a checkpoint in bfloat16 with its projections in e4m3 and scales of blocks of 128 x 128, with
  * the names and keys of DeepSeek's. */
 #ifndef TESTS_GOLDEN_FP8_MADE_H
 #define TESTS_GOLDEN_FP8_MADE_H
@@ -57,7 +57,7 @@ static inline void fp8_config(const char *base, const char *dir)
     made_text(dir, "config.json", now);
 }
 
-/* Writes such a checkpoint of the one in `base`, of one file, to `dir`, which exists. */
+/* Writes such a checkpoint of the one in `base`, one file in bfloat16, to `dir`, which exists. */
 static inline void made_fp8(const char *base, const char *dir)
 {
     struct err e = ERR_INIT;
@@ -67,14 +67,12 @@ static inline void made_fp8(const char *base, const char *dir)
         fail_msg("%s", e.msg);
     for (uint32_t i = 0; i < c.files[0].n; i++) {
         const struct tensor *t = &c.files[0].tensors[i];
-        float *w;
-        if (strstr(t->name, "_proj.weight")) {
+        const uint64_t dims[2] = {t->dims[0], t->n_dims > 1 ? t->dims[1] : 0};
+        assert_int_equal(t->type, T_BF16);
+        if (strstr(t->name, "_proj.weight"))
             fp8_add(&file, t);
-            continue;
-        }
-        w = made_floats(t);
-        made_add(&file, t->name, w, t->dims[0], t->n_dims > 1 ? t->dims[1] : 0);
-        free(w);
+        else
+            made_add_as(&file, t->name, "BF16", t->data, (size_t)t->bytes, dims);
     }
     checkpoint_close(&c);
     made_write(&file, dir, "model.safetensors");

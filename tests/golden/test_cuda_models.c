@@ -366,8 +366,7 @@ static void a_model_in_fp8_of_blocks_agrees_with_the_cpu(void **state)
     open_on(&g, gpu, dir, -1, -1, QUANT_NONE);
     assert_null(strstr(model_info(g.model)->matrices, "widened"));
     bench_close(&g);
-    check(dir, DT_BF16, -1, QUANT_NONE);
-    check(dir, DT_F16, -1, QUANT_NONE);
+    check(dir, -1, -1, QUANT_NONE);
     for (int i = 0; i < 2; i++) {
         snprintf(file, sizeof(file), "%s/%s", dir, made[i]);
         assert_int_equal(unlink(file), 0);
