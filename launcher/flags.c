@@ -57,7 +57,7 @@ static const struct flag rows[] = {
     {OPTION_ACTIVATIONS, AT(activations), .tag = TO_SHARD},
     {ROW("task", ENUM, task, TO_SHARD, "Task of the model: `generate`; `embed`, vectors; `rerank`, scores of pairs; `fill-mask`, words in place of a masked one. `auto` detects it from the files: modules.json and encoders mean embed, classifiers with one label rerank, all others generate."), .choices = model_task_choices, .env = "MODEL_TASK"},
     {ROW("pooling", ENUM, pooling, TO_SHARD, "Pooling of a model that embeds: `cls`, `mean`, `last` or `last-token` of its tokens' hidden states; `splade`, sparse vectors of the logits of its head for masked tokens; `lexical`, those of BGE-M3's `sparse_linear.pt`; `colbert`, vectors of tokens of its `colbert_linear.pt`. `auto`: by its files."), .choices = sentence_pooling_choices, .env = "POOLING"},
-    {ROW("kv-cache-dtype", ENUM, kv_cache_dtype, TO_SHARD, "Type of the KV cache. `auto`: as the model. `int8` and `fp8` (e4m3; also `fp8_e4m3`, `fp8_e4m3fn`) need half the memory of 16 bits; int8 is the more accurate one. fp8_e5m2 is not supported. `int4` needs a quarter, on CPUs only."), .choices = kv_dtypes},
+    {ROW("kv-cache-dtype", ENUM, kv_cache_dtype, TO_SHARD, "Type of the KV cache. `auto`: as the model. `int8` and `fp8` (e4m3; also `fp8_e4m3`, `fp8_e4m3fn`) need half the memory of 16 bits; int8 is the more accurate one. fp8_e5m2 is not supported. `int4` needs a quarter, with less accuracy."), .choices = kv_dtypes},
     {OPTION_TRUST_REMOTE_CODE, AT(trust_remote_code), .tag = TO_ROUTER | TO_SHARD | TO_DOWNLOAD},
     {OPTION_MAX_CONCURRENT_REQUESTS, AT(max_concurrent_requests), .tag = TO_ROUTER},
     {OPTION_MAX_BEST_OF, AT(max_best_of), .tag = TO_ROUTER},

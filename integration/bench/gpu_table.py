@@ -10,7 +10,8 @@ SPEC = {"H200": 4.8e12, "H100": 3.35e12}  # bytes/s of the data sheets
 def lines(path):
     if not path.exists():
         return []
-    return [json.loads(x) for x in path.read_text().splitlines() if x.startswith("{")]
+    text = path.read_text().splitlines()  # the last line may be cut off
+    return [json.loads(x) for x in text if x.startswith("{") and x.endswith("}")]
 
 
 def peer_rate(rows, case):
@@ -59,9 +60,22 @@ def products(out, flop):
 
 def packed(out, copy):
     """Products of weights that stay packed: bytes of weights a second, TFLOP/s of many rows."""
-    rows = lines(out / "products.packed.json")
+    rows = lines(out / "products.fp8.json") + lines(out / "products.packed.json")
     if rows:
         print("\n| product | format | rows | GB/s of weights | of copy | TFLOP/s |")
+        print("|---|---|---|---|---|---|")
+    for r in rows:
+        print(
+            f"| {r['shape']} | {r['format']} | {r['rows']} | {r['weight_bytes_per_s'] / 1e9:.0f} "
+            f"| {share(r['weight_bytes_per_s'], copy)} | {r['flop_per_s'] / 1e12:.0f} |"
+        )
+
+
+def experts(out, copy):
+    """A layer's experts: bytes of the experts that are read a second, TFLOP/s of many rows."""
+    rows = lines(out / "experts.fp8.json") + lines(out / "experts.json")
+    if rows:
+        print("\n| experts | format | rows | GB/s of weights | of copy | TFLOP/s |")
         print("|---|---|---|---|---|---|")
     for r in rows:
         print(
@@ -102,6 +116,7 @@ def main():
                 )
     products(out, flop)
     packed(out, copy)
+    experts(out, copy)
     sampler = out / "sampler.txt"
     if sampler.exists():
         print("\n" + sampler.read_text(), end="")

@@ -3,6 +3,7 @@
 #ifndef TESTS_BENCH_CUDA_BENCH_H
 #define TESTS_BENCH_CUDA_BENCH_H
 #include "common/clock.h"
+#include "model-server/backend/numbers.h"
 #include "model-server/backend/plugin.h"
 #include <errno.h>
 #include <stdio.h>
@@ -69,11 +70,33 @@ static inline float *random_floats(size_t n, uint32_t seed)
     return p;
 }
 
+/* e4m3 with scales of blocks, as DeepSeek's, Qwen's and MiniMax's checkpoints have them. */
+static const struct format fp8_blocks = {"fp8_blocks", ELEMENT_E4M3, SCALE_F32, 8, 0, 128, 0};
+
+static inline struct mat_codes random_e4m3(const struct format *f, uint32_t rows, uint32_t cols,
+                                           uint16_t scale, uint32_t seed)
+{
+    enum { NOT_A_NUMBER = 0x7f };
+    const size_t n = (size_t)rows * cols, blocks = (size_t)rows * format_blocks(f, cols);
+    struct mat_codes c = {.format = *f,
+                          .codes = host_memory(n),
+                          .scales = host_memory(blocks * sizeof(*c.scales))};
+    for (size_t i = 0; i < n; i++) {
+        c.codes[i] = (uint8_t)(next_random(&seed) >> 24);
+        c.codes[i] ^= (c.codes[i] & NOT_A_NUMBER) == NOT_A_NUMBER;
+    }
+    for (size_t i = 0; i < blocks; i++)
+        c.scales[i] = f32_of_f16(scale);
+    return c;
+}
+
 /* Random codes of a matrix, all with the same scale, a float16. */
 static inline struct mat_codes random_codes(const struct format *f, uint32_t rows, uint32_t cols,
                                             uint16_t scale, uint32_t seed)
 {
     const size_t n = (size_t)rows * cols;
+    if (f->element == ELEMENT_E4M3)
+        return random_e4m3(f, rows, cols, scale, seed);
     struct mat_codes c = {.format = *f,
                           .codes = host_memory(n),
                           .scale = host_memory(n / f->block * sizeof(*c.scale)),
@@ -94,6 +117,7 @@ static inline struct mat_codes random_codes(const struct format *f, uint32_t row
 static inline void free_codes(struct mat_codes *c)
 {
     free(c->codes), free(c->scale), free(c->offset), free(c->by), free(c->less), free(c->factor);
+    free(c->scales);
 }
 
 static inline int ascending(const void *a, const void *b)

@@ -1,4 +1,4 @@
-/* cuda_experts.c - a layer's mixture of experts at the shapes of four models, on a GPU: one JSON
+/* cuda_experts.c - a layer's mixture of experts at the shapes of five models, on a GPU: one JSON
  * object a line. What is timed is the backend's operation: router, routing, the experts' products
  * and the sum of their results. Up to 64 rows are decode steps, replayed as a graph.
  *
@@ -15,18 +15,20 @@ enum { ROUNDS = 7, LAYERS = 2, MOST_CALLS = 64, STEP_ROWS = 64, CODED = 16 };
 struct shape {
     const char *name;
     uint32_t hidden, ffn, experts, top_k;
-    enum format_id format; /* FORMAT_N: bfloat16 */
+    const struct format *format; /* NULL: bfloat16 */
     enum act act;
     bool biased;
 };
 static const struct shape shapes[] = {
-    {"mixtral-8x7b", 4096, 14336, 8, 2, FORMAT_N, ACT_SILU, false},
-    {"qwen3-30b-a3b", 2048, 768, 128, 8, FORMAT_N, ACT_SILU, false},
-    {"gpt-oss-20b", 2880, 2880, 32, 4, FORMAT_MXFP4, ACT_SWIGLU_CLAMPED, true},
-    {"gpt-oss-120b", 2880, 2880, 128, 4, FORMAT_MXFP4, ACT_SWIGLU_CLAMPED, true}};
+    {"mixtral-8x7b", 4096, 14336, 8, 2, NULL, ACT_SILU, false},
+    {"qwen3-30b-a3b", 2048, 768, 128, 8, NULL, ACT_SILU, false},
+    {"qwen3-30b-a3b-fp8", 2048, 768, 128, 8, &fp8_blocks, ACT_SILU, false},
+    {"gpt-oss-20b", 2880, 2880, 32, 4, &formats[FORMAT_MXFP4], ACT_SWIGLU_CLAMPED, true},
+    {"gpt-oss-120b", 2880, 2880, 128, 4, &formats[FORMAT_MXFP4], ACT_SWIGLU_CLAMPED, true}};
 static const struct shape small_shapes[] = {
-    {"small", 160, 96, 12, 3, FORMAT_N, ACT_SILU, false},
-    {"small-mxfp4", 256, 128, 20, 2, FORMAT_MXFP4, ACT_SWIGLU_CLAMPED, true}};
+    {"small", 160, 96, 12, 3, NULL, ACT_SILU, false},
+    {"small-fp8", 256, 128, 20, 2, &fp8_blocks, ACT_SILU, false},
+    {"small-mxfp4", 256, 128, 20, 2, &formats[FORMAT_MXFP4], ACT_SWIGLU_CLAMPED, true}};
 static const uint32_t row_counts[] = {1, 4, 16, 64, 512, 2048};
 static const uint32_t small_rows[] = {1, 5, 70};
 
@@ -70,7 +72,7 @@ struct layer {
 
 static void load_layer(struct layer *l, const struct shape *s, uint32_t number)
 {
-    const bool coded = s->format != FORMAT_N;
+    const bool coded = s->format;
     const uint32_t n = coded && s->experts > CODED ? CODED : s->experts;
     l->router = random_floats((size_t)s->experts * s->hidden, 1 + number);
     l->router_w =
@@ -78,7 +80,7 @@ static void load_layer(struct layer *l, const struct shape *s, uint32_t number)
     l->up = host_memory(s->experts * sizeof(*l->up));
     l->down = host_memory(s->experts * sizeof(*l->down));
     for (uint32_t i = 0; i < s->experts; i++) {
-        const struct format *f = &formats[coded ? s->format : 0];
+        const struct format *f = s->format;
         if (i >= n)
             l->up[i] = l->up[i - n], l->down[i] = l->down[i - n];
         else if (coded)
@@ -99,7 +101,7 @@ static void load_layer(struct layer *l, const struct shape *s, uint32_t number)
 
 static void free_layer(struct layer *l, const struct shape *s)
 {
-    const uint32_t n = s->format != FORMAT_N && s->experts > CODED ? CODED : s->experts;
+    const uint32_t n = s->format && s->experts > CODED ? CODED : s->experts;
     for (uint32_t i = 0; i < n; i++)
         ops->weight_free(dev, l->up[i]), ops->weight_free(dev, l->down[i]);
     ops->weight_free(dev, l->router_w);
@@ -226,7 +228,7 @@ static void time_rows(struct bench *b, uint32_t rows)
     printf("{\"what\": \"experts\", \"shape\": \"%s\", \"rows\": %u, \"format\": \"%s\", "
            "\"experts_read\": %.1f, \"ms\": %.4f, \"flop_per_s\": %.4g, \"weight_bytes_per_s\": "
            "%.4g, \"device\": \"%s\"}\n",
-           s->name, rows, s->format == FORMAT_N ? "bfloat16" : formats[s->format].name, read,
+           s->name, rows, s->format ? s->format->name : "bfloat16", read,
            ns[ROUNDS / 2] * 1e-6, 6e9 * rows * s->top_k * s->ffn * s->hidden / ns[ROUNDS / 2],
            1e9 * read * expert / ns[ROUNDS / 2], ops->describe(dev));
     fflush(stdout);

@@ -5,7 +5,8 @@
  *   BACKEND_CUDA=backend-cuda.so cuda_products [small|SHAPE] [FORMAT]...
  *
  * small: shapes for trying it out. SHAPE: only this one, gate_up for example. FORMAT: instead of
- * bfloat16 a scheme (int8, w8a8, int4, fp8), or random codes of a format, q4_k for example.
+ * bfloat16 a scheme (int8, w8a8, int4, fp8), or random codes of a format: q4_k for example, or
+ * fp8_blocks.
  * CUDA_FEATURES chooses the kernels: -49 mma.sync, -1 wgmma. */
 #include "tests/bench/cuda_bench.h"
 
@@ -132,6 +133,8 @@ static struct stored_as stored_named(const char *name)
     for (int i = FORMAT_Q4_0; i < FORMAT_N; i++)
         if (strcmp(formats[i].name, name) == 0)
             return (struct stored_as){name, QUANT_NONE, &formats[i]};
+    if (strcmp(fp8_blocks.name, name) == 0)
+        return (struct stored_as){name, QUANT_NONE, &fp8_blocks};
     struct stored_as as = {name, QUANT_NONE, NULL};
     if (quant_parse(name, &as.quant, &e))
         fail(&e);

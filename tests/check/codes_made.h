@@ -13,11 +13,37 @@
 // cmocka needs these above it
 #include <cmocka.h>
 
+/* e4m3 with scales of blocks, which codes of a matrix of any width may be (fill_codes()). */
+static const struct format e4m3_of_blocks = {"e4m3", ELEMENT_E4M3, SCALE_F32, 8, 0, 128, 0};
+
+/* Random codes of e4m3, with a scale for each row or block, and the numbers that they are. */
+static inline void fill_e4m3(struct rng *rng, struct mat_codes *c, uint32_t rows, uint32_t cols,
+                             float *numbers)
+{
+    enum { NOT_A_NUMBER = 0x7f };
+    const uint32_t n = rows * cols, blocks = format_blocks(&c->format, cols);
+    c->codes = malloc(n), c->scales = malloc(sizeof(float) * rows * blocks);
+    assert_true(c->codes && c->scales);
+    for (uint32_t i = 0; i < rows * blocks; i++)
+        c->scales[i] = rng_unit(rng) * ldexpf(1, -6 - (int)rng_below(rng, 6));
+    for (uint32_t i = 0; i < n; i++) {
+        c->codes[i] = (uint8_t)rng_u32(rng);
+        c->codes[i] ^= (c->codes[i] & NOT_A_NUMBER) == NOT_A_NUMBER;
+        numbers[i] =
+            f32_of_e4m3(c->codes[i]) *
+            c->scales[i / cols * blocks + (c->format.block ? i % cols / c->format.block : 0)];
+    }
+}
+
 /* Random codes, and the numbers that they are. */
 static inline void fill_codes(struct rng *rng, struct mat_codes *c, uint32_t rows, uint32_t cols,
                               float *numbers)
 {
     const uint32_t n = rows * cols;
+    if (c->format.element == ELEMENT_E4M3) {
+        fill_e4m3(rng, c, rows, cols, numbers);
+        return;
+    }
     c->codes = malloc(n), c->scale = malloc((size_t)n), c->offset = malloc((size_t)n);
     c->by = malloc(n), c->less = malloc(n);
     c->factor = malloc(rows * sizeof(*c->factor));
@@ -53,6 +79,7 @@ static inline void fill_codes(struct rng *rng, struct mat_codes *c, uint32_t row
 static inline void free_codes(struct mat_codes *c)
 {
     free(c->codes), free(c->scale), free(c->offset), free(c->by), free(c->less), free(c->factor);
+    free(c->scales);
 }
 
 /* Codes with a scale, and some with a zero point for 32 columns, as keep.c and rounded.c make them.

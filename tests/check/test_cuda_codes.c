@@ -4,7 +4,7 @@
 #include "tests/check/codes_made.h"
 #include "tests/check/cuda_sides.h"
 
-enum { MAX_PARTS = 3 };
+enum { MAX_PARTS = 3, E4M3_TOP = 448 };
 
 /* A matrix of parts in formats of their own. */
 struct stack {
@@ -19,6 +19,8 @@ struct stack {
 static double size_of(const struct mat_codes *c, size_t i, uint32_t cols)
 {
     const struct format *f = &c->format;
+    if (f->element == ELEMENT_E4M3)
+        return fabs(c->scales[i / cols * format_blocks(f, cols) + i % cols / f->block]) * E4M3_TOP;
     const double scale =
         f32_of_f16(c->scale[i / f->block]) * (f->nested ? (double)c->by[i / f->group] : 1);
     const double less = f->offsets ? f32_of_f16(c->offset[i / f->block]) *
@@ -55,12 +57,19 @@ static struct weight *stack_load(struct side g, const struct stack *s, enum dtyp
     struct err e = ERR_INIT;
     struct mat_part parts[MAX_PARTS];
     for (int i = 0; i < s->parts; i++) {
-        assert_int_equal(g.ops->weight_takes(&s->c[i].format, ARITH_INT8), TAKE_NATIVE);
+        assert_int_equal(
+            g.ops->weight_takes(&s->c[i].format, format_arith(&s->c[i].format, ARITH_INT8)),
+            TAKE_NATIVE);
         parts[i] = (struct mat_part){
             .rows = s->rows_of[i], .cols = s->cols, .source = SOURCE_CODES, .codes = &s->c[i]};
     }
-    struct weight *w = g.ops->weight_load(
-        g.d, &(struct mat_desc){.parts = parts, .n_parts = s->parts, .dtype = t, .arith = a}, &e);
+    struct weight *w =
+        g.ops->weight_load(g.d,
+                           &(struct mat_desc){.parts = parts,
+                                              .n_parts = s->parts,
+                                              .dtype = t,
+                                              .arith = format_arith(&s->c[0].format, a)},
+                           &e);
     if (!w)
         fail_msg("%s", e.msg);
     return w;
@@ -111,30 +120,44 @@ static void codes_are_the_numbers_of_the_checkpoint(void **state)
         check_numbers(g, &s);
         stack_free(&s);
     }
+    for (uint32_t block = 64; block <= 2048; block *= 2) { /* beside others in one matrix */
+        struct format f = e4m3_of_blocks;
+        struct stack s = {.cols = 1 + rng_below(&rng, 3000)};
+        stack_add(&s, &f, 1 + rng_below(&rng, 20));
+        f.block = block;
+        stack_add(&s, &f, 1 + rng_below(&rng, 20));
+        check_numbers(g, &s);
+        stack_free(&s);
+    }
     close_side(g);
 }
 
-/* How few bits a number takes. Q4_K: 4, and 16 for a scale and for an offset of 32 columns. */
+/* How few bits a number takes. Q4_K: 4, and 16 for a scale and for an offset of 32 columns. e4m3:
+ * 8, and 32 for a scale of 64 columns. */
 static void codes_stay_small(void **state)
 {
     (void)state;
     enum { N = 64, K = 1024, FACTORS = N * 4 };
     static const struct {
-        enum format_id format;
+        const struct format *format;
         double bits;
-    } want[] = {{FORMAT_Q4_0, 4.5}, {FORMAT_Q4_K, 5}, {FORMAT_MXFP4, 4.5}, {FORMAT_IQ4_XS, 4.5},
-                {FORMAT_Q8_0, 9},   {FORMAT_Q6_K, 9}, {FORMAT_Q5_K, 10}};
+    } want[] = {{&formats[FORMAT_Q4_0], 4.5},  {&formats[FORMAT_Q4_K], 5},
+                {&formats[FORMAT_MXFP4], 4.5}, {&formats[FORMAT_IQ4_XS], 4.5},
+                {&formats[FORMAT_Q8_0], 9},    {&formats[FORMAT_Q6_K], 9},
+                {&formats[FORMAT_Q5_K], 10},   {&e4m3_of_blocks, 8.5}};
     struct side g = open_side(gpu, ~0ull);
     for (size_t i = 0; i < sizeof(want) / sizeof(*want); i++) {
-        struct stack s = one_of(&formats[want[i].format], N, K);
+        struct stack s = one_of(want[i].format, N, K);
         struct weight *w = stack_load(g, &s, DT_BF16, ARITH_INT8);
-        assert_true((double)(g.ops->weight_bytes(w) - FACTORS) == want[i].bits / 8 * N * K);
+        const uint64_t factors = want[i].format->element == ELEMENT_E4M3 ? 0 : FACTORS;
+        assert_true((double)(g.ops->weight_bytes(w) - factors) == want[i].bits / 8 * N * K);
         g.ops->weight_free(g.d, w), stack_free(&s);
     }
     close_side(g);
 }
 
-/* Columns in another order, exact sums of a rounded table, e4m3 with scales of blocks. */
+/* Columns in another order, exact sums of a rounded table, e4m3 with scales of fewer than 64
+ * columns. */
 static void what_has_no_kernel_is_widened(void **state)
 {
     (void)state;
@@ -146,8 +169,46 @@ static void what_has_no_kernel_is_widened(void **state)
     assert_int_equal(gpu->weight_takes(&formats[FORMAT_NF4], ARITH_INT8), TAKE_NATIVE);
     f = formats[FORMAT_FP8];
     assert_int_equal(gpu->weight_takes(&f, ARITH_EXACT), TAKE_NATIVE);
-    f.block = 128;
-    assert_int_equal(gpu->weight_takes(&f, ARITH_EXACT), TAKE_WIDEN);
+    for (f.block = 32; f.block <= 2048; f.block *= 2) {
+        assert_int_equal(gpu->weight_takes(&f, ARITH_EXACT),
+                         f.block < 64 ? TAKE_WIDEN : TAKE_NATIVE);
+        assert_int_equal(gpu->weight_takes(&f, ARITH_INT8), TAKE_NO);
+    }
+}
+
+/* The numbers of the CPU, which keeps the same codes, and its products to the rounding of x. A code
+ * that is no number spoils its output. */
+static void e4m3_of_blocks_has_the_results_of_the_cpu(void **state)
+{
+    enum { N = 70, K = 700, X_ROWS = 40, NO_NUMBER = 17 };
+    struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
+    (void)state;
+    for (int spoilt = 0; spoilt < 2; spoilt++) {
+        struct stack s = one_of(&e4m3_of_blocks, N, K);
+        if (spoilt)
+            s.c[0].codes[NO_NUMBER * K + K / 2] = 0xff;
+        float *x = units((size_t)X_ROWS * K), *bias = units(N);
+        struct weight *gw = stack_load(g, &s, DT_BF16, ARITH_EXACT);
+        struct weight *cw = stack_load(c, &s, DT_BF16, ARITH_EXACT);
+        float *gn = looked_up(g, gw, N, K), *cn = looked_up(c, cw, N, K);
+        float *got = linear(g, x, X_ROWS, gw, N, K, bias);
+        float *want = linear(c, x, X_ROWS, cw, N, K, bias);
+        if (!spoilt)
+            assert_memory_equal(gn, cn, sizeof(*gn) * N * K);
+        for (uint32_t i = 0; i < X_ROWS * N; i++) {
+            double size = 1e-30;
+            for (uint32_t k = 0; k < K; k++)
+                size += fabs((double)cn[i % N * K + k] * x[i / N * K + k]);
+            if (spoilt && i % N == NO_NUMBER)
+                assert_true(isnan(got[i]) && isnan(want[i]));
+            else if (!(fabs((double)got[i] - want[i]) <= size * 0x1p-8))
+                fail_msg("y[%u][%u] is %g, the CPU's is %g", i / N, i % N, got[i], want[i]);
+        }
+        g.ops->weight_free(g.d, gw), c.ops->weight_free(c.d, cw);
+        free(x), free(bias), free(gn), free(cn), free(got), free(want);
+        stack_free(&s);
+    }
+    close_side(g), close_side(c);
 }
 
 /* e4m3 of a checkpoint, with a scale for each row, is what --quantize fp8 makes of its numbers, if
@@ -212,9 +273,9 @@ static void products_are_right(void **state)
     static const uint32_t rows[] = {1, 3, 8, 9, 16, 17, 33, 130};
     for (int features = TENSOR; features >= 0; features--) {
         struct side g = open_side(gpu, (uint64_t)features);
-        for (uint32_t i = 0; i < FORMS; i++) {
-            struct stack s =
-                one_of(any_format(i), 1 + rng_below(&rng, 150), i % 3 ? 512 : 256 + 768 * (i % 2));
+        for (uint32_t i = 0; i <= FORMS; i++) {
+            struct stack s = one_of(i < FORMS ? any_format(i) : &e4m3_of_blocks,
+                                    1 + rng_below(&rng, 150), i % 3 ? 512 : 256 + 768 * (i % 2));
             const uint32_t n = rows[(i + (features ? 0 : 3)) % 8];
             check_product(g, &s, DT_F16, ARITH_INT8, n, features ? 0x1p-11 : 0);
             check_product(g, &s, DT_BF16, ARITH_INT8, rows[i * 5 % 8], features ? 0x1p-8 : 0);
@@ -226,9 +287,11 @@ static void products_are_right(void **state)
     }
 }
 
-/* One format a layout: 4 bits without and with offsets, looked up, 8 bits without and with them. */
-static const enum format_id layouts[] = {FORMAT_Q4_0, FORMAT_Q4_K, FORMAT_MXFP4, FORMAT_Q6_K,
-                                         FORMAT_Q5_K};
+/* One format a layout: 4 bits without and with offsets, looked up, 8 bits without and with them,
+ * e4m3 of blocks. */
+static const struct format *const layouts[] = {&formats[FORMAT_Q4_0],  &formats[FORMAT_Q4_K],
+                                               &formats[FORMAT_MXFP4], &formats[FORMAT_Q6_K],
+                                               &formats[FORMAT_Q5_K],  &e4m3_of_blocks};
 enum { N_LAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
 
 static void a_row_of_a_packed_product_does_not_depend_on_the_others(void **state)
@@ -242,7 +305,7 @@ static void a_row_of_a_packed_product_does_not_depend_on_the_others(void **state
             if (machine)
                 machine->sms = sms;
             struct side g = open_side(gpu, ~0ull);
-            struct stack s = one_of(&formats[layouts[f]], N, K);
+            struct stack s = one_of(layouts[f], N, K);
             struct weight *w = stack_load(g, &s, sms == 1 ? DT_F16 : DT_BF16, ARITH_INT8);
             for (uint32_t r = 0; r < ROWS; r += 8) {
                 const uint32_t n = ROWS - r < 8 ? ROWS - r : r % 16 ? 8 : 1;
@@ -298,7 +361,7 @@ static void a_norm_before_it_changes_no_bit(void **state)
     for (uint32_t i = 0; i < 2 * N_LAYOUTS; i++) {
         const uint32_t n = rows[i % 2];
         const enum dtype t = i / 2 % 2 ? DT_F16 : DT_BF16;
-        struct stack s = one_of(&formats[layouts[i / 2]], NORM_N, NORM_K);
+        struct stack s = one_of(layouts[i / 2], NORM_N, NORM_K);
         float *x = units((size_t)n * NORM_K), *weights = units(NORM_K);
         float *got = malloc((size_t)n * NORM_N * 4), *want = malloc((size_t)n * NORM_N * 4);
         const uint64_t apart = norm_and_product(&s, t, false, x, weights, n, want);
@@ -357,6 +420,8 @@ static void shrink(struct stack *s)
     struct mat_codes *c = &s->c[0];
     const struct format *f = &c->format;
     const size_t n = (size_t)s->rows * s->cols;
+    if (f->element == ELEMENT_E4M3)
+        return; /* they are */
     const double by = f->nested ? 0x1p-14 : 0x1p-8;
     for (size_t i = 0; i < n / f->block; i++) {
         c->scale[i] = f16_of_f32((float)(((int)rng_below(&rng, 9) - 4) * by));
@@ -381,8 +446,8 @@ static void experts_are_right_and_rows_independent(void **state)
     for (uint32_t f = 0; f < N_LAYOUTS; f++) {
         struct experts m = {.router = units(EXPERTS * HIDDEN)};
         for (int i = 0; i < EXPERTS; i++) {
-            m.up[i] = one_of(&formats[layouts[f]], 2 * FFN, HIDDEN);
-            m.down[i] = one_of(&formats[layouts[f]], HIDDEN, FFN);
+            m.up[i] = one_of(layouts[f], 2 * FFN, HIDDEN);
+            m.down[i] = one_of(layouts[f], HIDDEN, FFN);
             shrink(&m.up[i]), shrink(&m.down[i]);
         }
         float *got = run_experts(g, &m, true, x, ROWS), *want = run_experts(c, &m, false, x, ROWS);
@@ -408,7 +473,9 @@ static void experts_are_right_and_rows_independent(void **state)
 
 CUDA_TESTS(cmocka_unit_test(codes_are_the_numbers_of_the_checkpoint),
            cmocka_unit_test(codes_stay_small), cmocka_unit_test(what_has_no_kernel_is_widened),
-           cmocka_unit_test(e4m3_is_that_of_quantize), cmocka_unit_test(products_are_right),
+           cmocka_unit_test(e4m3_is_that_of_quantize),
+           cmocka_unit_test(e4m3_of_blocks_has_the_results_of_the_cpu),
+           cmocka_unit_test(products_are_right),
            cmocka_unit_test(a_row_of_a_packed_product_does_not_depend_on_the_others),
            cmocka_unit_test(a_norm_before_it_changes_no_bit),
            cmocka_unit_test(experts_are_right_and_rows_independent))

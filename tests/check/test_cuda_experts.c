@@ -245,18 +245,21 @@ static void many_rows_of_quantised_experts_have_the_same_bits(void **state)
     static const struct {
         enum dtype dtype;
         enum quant quant;
-        enum format_id format;
+        const struct format *format;
     } kinds[] = {
-        {DT_BF16, QUANT_INT8, FORMAT_N},    {DT_F16, QUANT_FP8, FORMAT_N},
-        {DT_BF16, QUANT_INT4, FORMAT_N},    {DT_BF16, QUANT_NONE, FORMAT_MXFP4},
-        {DT_BF16, QUANT_NONE, FORMAT_Q4_0}, {DT_BF16, QUANT_NONE, FORMAT_IQ4_NL},
+        {DT_BF16, QUANT_INT8, NULL},
+        {DT_F16, QUANT_FP8, NULL},
+        {DT_BF16, QUANT_INT4, NULL},
+        {DT_BF16, QUANT_NONE, &formats[FORMAT_MXFP4]},
+        {DT_BF16, QUANT_NONE, &formats[FORMAT_Q4_0]},
+        {DT_BF16, QUANT_NONE, &formats[FORMAT_IQ4_NL]},
+        {DT_BF16, QUANT_NONE, &e4m3_of_blocks},
     };
     enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
     for (uint32_t i = 0; i < 2 * KINDS; i++) {
         struct rig r = any_rig(i % 2 ? 24 + rng_below(&rng, 40) : 100 + rng_below(&rng, 60));
         r.dtype = kinds[i % KINDS].dtype, r.quant = kinds[i % KINDS].quant;
-        if (kinds[i % KINDS].format != FORMAT_N)
-            r.format = &formats[kinds[i % KINDS].format];
+        r.format = kinds[i % KINDS].format;
         r.experts = 1 + i % 5, r.top_k = 1 + i % 5 / 2, r.gates = true;
         r.hidden = 32 * (1 + rng_below(&rng, 9)), r.ffn = i < KINDS ? 128 : 96;
         r.act = i % 3 ? ACT_SILU : ACT_SWIGLU_CLAMPED;

@@ -1,13 +1,12 @@
 /* test_cuda_kv.c - every type of the KV cache and every head dimension that tensor cores take,
- * against the CPU backend at random; 8-bit caches and their scales in copies, on the way to the
- * host and back, and where a token is broken. */
+ * against the CPU backend at random; caches of 8 and 4 bits and their scales in copies, on the way
+ * to the host and back, and where a token is broken. */
 #include "tests/check/cuda_sequences.h"
 #include <math.h>
 
 /* q and the weights are rounded to the type of the product, bf16 for caches in 8 bits. The CPU
- * backend has the same 8-bit numbers, and q and the weights in fp32. */
-/* Types before KV_I4, which this backend does not have. */
-static const double tolerance[KV_I4] = {1e-5, 2e-3, 1.2e-2, 1.2e-2, 1.2e-2};
+ * backend has the same numbers of 8 and 4 bits, and q and the weights in fp32. */
+static const double tolerance[KV_N] = {1e-5, 2e-3, 1.2e-2, 1.2e-2, 1.2e-2, 1.2e-2};
 static const uint32_t dims[] = {64, 80, 96, 112, 128, 192, 256, 48};
 enum { N_DIMS = sizeof(dims) / sizeof(*dims) };
 
@@ -35,14 +34,15 @@ static const char *name_of(const struct attn_case *c)
     return text;
 }
 
-static void check_against_cpu(struct side g, struct side c, const struct attn_case *k)
+static void check_against_cpu(struct side g, struct side c, const struct attn_case *k,
+                              double within)
 {
     struct sequence s = sequence_new(k);
     size_t n = o_count(k);
     float *got = malloc(n * 4), *want = malloc(n * 4);
     run_sequence(g, &s, k->len - k->len / 3, 0, got); /* a prompt; a chunk after it */
     run_sequence(c, &s, k->len, 0, want);
-    assert_near(got, want, n, tolerance[k->dtype], name_of(k));
+    assert_near(got, want, n, within, name_of(k));
     free(got), free(want);
     sequence_free(&s);
 }
@@ -51,11 +51,25 @@ static void every_type_and_head_dimension_is_right(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < N_DIMS; i++)
-        for (enum kv_dtype t = KV_F16; t < KV_I4; t++) {
+        for (enum kv_dtype t = KV_F16; t < KV_N; t++) {
             struct side g = open_side(gpu, t == KV_FP8 && i % 4 == 1 ? (uint64_t)~TENSOR : ~0ull);
             struct side c = open_side(cpu, ~0ull);
             struct attn_case k = any_case(dims[i], t, 180);
-            check_against_cpu(g, c, &k);
+            check_against_cpu(g, c, &k, tolerance[t]);
+            close_side(g), close_side(c);
+        }
+}
+
+/* Without tensor cores, in fp32 arithmetic: the numbers of a cache are those of the CPU. */
+static void numbers_of_few_bits_are_those_of_the_cpu(void **state)
+{
+    static const uint32_t widths[] = {64, 20, 32, 128, 6, 72};
+    (void)state;
+    for (uint32_t i = 0; i < sizeof(widths) / sizeof(*widths); i++)
+        for (enum kv_dtype t = KV_I8; t < KV_N; t++) {
+            struct side g = open_side(gpu, (uint64_t)~TENSOR), c = open_side(cpu, ~0ull);
+            struct attn_case k = any_case(widths[i], t, 100);
+            check_against_cpu(g, c, &k, 2e-5);
             close_side(g), close_side(c);
         }
 }
@@ -65,7 +79,7 @@ static void bits_are_the_same_however_it_is_cut(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < N_DIMS; i++)
-        for (enum kv_dtype t = KV_F16; t < KV_I4; t++) {
+        for (enum kv_dtype t = KV_F16; t < KV_N; t++) {
             struct attn_case k = any_case(dims[i], t, 160);
             struct sequence s = sequence_new(&k);
             size_t bytes = o_count(&k) * 4;
@@ -96,8 +110,8 @@ static void a_broken_token_reaches_only_those_that_see_it(void **state)
 {
     (void)state;
     struct side g = open_side(gpu, ~0ull);
-    for (uint32_t i = 0; i < 2 * N_DIMS; i++) {
-        struct attn_case k = any_case(dims[i / 2], i % 2 ? KV_I8 : KV_FP8, 140);
+    for (uint32_t i = 0; i < 3 * N_DIMS; i++) {
+        struct attn_case k = any_case(dims[i / 3], (enum kv_dtype)(KV_I8 + i % 3), 140);
         struct sequence s = sequence_new(&k);
         size_t n = o_count(&k), width = qkv_width(&k.attn), out = n / k.len;
         float *clean = malloc(n * 4), *got = malloc(n * 4);
@@ -131,7 +145,7 @@ static void scales_go_where_the_numbers_go(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
-    for (enum kv_dtype t = KV_I8; t < KV_I4; t++) {
+    for (enum kv_dtype t = KV_I8; t < KV_N; t++) {
         enum { N = 32, DIM = 80, HEADS = 3, OUT = HEADS * DIM };
         struct side g = open_side(gpu, ~0ull);
         struct attn_case k = {{HEADS, 1, DIM, 0.1f, 0, 0, NULL}, N, N, t, false, false};
@@ -139,7 +153,7 @@ static void scales_go_where_the_numbers_go(void **state)
         struct kv_desc kd = {3, 9, N, t, {1, DIM, DIM}};
         struct kv_cache *kv = g.ops->kv_new(g.d, &kd, &e);
         assert_non_null(kv);
-        assert_int_equal(g.ops->kv_block_bytes(&kd), 3 * 2 * N * (DIM + 4));
+        assert_int_equal(g.ops->kv_block_bytes(&kd), 3 * 2 * N * (kv_dtype_bytes(t, DIM) + 4));
         uint32_t pos[N], slots[N], first = 2;
         float all[N * OUT], o[OUT], *qkv = malloc(N * (OUT + 2 * DIM) * 4), *rope = malloc(N * 160);
         struct mutual mutual[N];
@@ -169,6 +183,7 @@ static void scales_go_where_the_numbers_go(void **state)
 }
 
 CUDA_TESTS(cmocka_unit_test(every_type_and_head_dimension_is_right),
+           cmocka_unit_test(numbers_of_few_bits_are_those_of_the_cpu),
            cmocka_unit_test(bits_are_the_same_however_it_is_cut),
            cmocka_unit_test(a_broken_token_reaches_only_those_that_see_it),
            cmocka_unit_test(scales_go_where_the_numbers_go))

@@ -79,11 +79,11 @@ static void few_rows_and_floats_go_another_way(void **state)
     close_side(g), close_side(c);
 }
 
-/* Weights of a scheme, or codes of a format unless that is FORMAT_N. */
+/* Weights of a scheme, or codes of a format unless that is NULL. */
 struct kind {
     enum dtype dtype;
     enum quant quant;
-    enum format_id format;
+    const struct format *format;
 };
 
 struct numbers {
@@ -96,8 +96,8 @@ struct numbers {
 static struct numbers numbers_of(const struct kind *kind, uint32_t n, uint32_t k)
 {
     struct numbers m = {.kind = kind, .n = n, .k = k, .w = rng_floats(&rng, (size_t)n * k)};
-    if (kind->format != FORMAT_N) {
-        m.codes.format = formats[kind->format];
+    if (kind->format) {
+        m.codes.format = *kind->format;
         fill_codes(&rng, &m.codes, n, k, m.w);
     }
     return m;
@@ -105,21 +105,21 @@ static struct numbers numbers_of(const struct kind *kind, uint32_t n, uint32_t k
 
 static void numbers_free(struct numbers *m)
 {
-    if (m->kind->format != FORMAT_N)
+    if (m->kind->format)
         free_codes(&m->codes);
     free(m->w);
 }
 
 static struct weight *load_numbers(struct side s, const struct numbers *m)
 {
-    if (m->kind->format != FORMAT_N)
+    if (m->kind->format)
         return load_codes(s, &m->codes, m->n, m->k, m->kind->dtype);
     return load_quant(s, m->w, m->n, m->k, m->kind->dtype, m->kind->quant);
 }
 
 static const char *kind_name(const struct kind *k)
 {
-    return k->format != FORMAT_N ? formats[k->format].name : quant_name(k->quant);
+    return k->format ? k->format->name : quant_name(k->quant);
 }
 
 /* The same product with and without wgmma, bit by bit, and a row of it alone. */
@@ -152,17 +152,25 @@ static void compare_kind(int sms, const struct kind *kind, uint32_t rows, uint32
 
 static void compare_ways(int sms, enum dtype t, uint32_t rows, uint32_t n, uint32_t k)
 {
-    compare_kind(sms, &(struct kind){t, QUANT_NONE, FORMAT_N}, rows, n, k);
+    compare_kind(sms, &(struct kind){t, QUANT_NONE, NULL}, rows, n, k);
 }
 
 /* What the kernels widen: see wgmma_has(). */
 static const struct kind widened[] = {
-    {DT_BF16, QUANT_INT8, FORMAT_N},    {DT_BF16, QUANT_FP8, FORMAT_N},
-    {DT_BF16, QUANT_INT4, FORMAT_N},    {DT_BF16, QUANT_NONE, FORMAT_MXFP4},
-    {DT_BF16, QUANT_NONE, FORMAT_Q4_0}, {DT_BF16, QUANT_NONE, FORMAT_IQ4_NL},
-    {DT_F16, QUANT_INT8, FORMAT_N},     {DT_F16, QUANT_FP8, FORMAT_N},
-    {DT_F16, QUANT_INT4, FORMAT_N},     {DT_F16, QUANT_NONE, FORMAT_MXFP4},
-    {DT_F16, QUANT_NONE, FORMAT_Q4_0},  {DT_F16, QUANT_NONE, FORMAT_IQ4_NL},
+    {DT_BF16, QUANT_INT8, NULL},
+    {DT_BF16, QUANT_FP8, NULL},
+    {DT_BF16, QUANT_INT4, NULL},
+    {DT_BF16, QUANT_NONE, &formats[FORMAT_MXFP4]},
+    {DT_BF16, QUANT_NONE, &formats[FORMAT_Q4_0]},
+    {DT_BF16, QUANT_NONE, &formats[FORMAT_IQ4_NL]},
+    {DT_BF16, QUANT_NONE, &e4m3_of_blocks},
+    {DT_F16, QUANT_INT8, NULL},
+    {DT_F16, QUANT_FP8, NULL},
+    {DT_F16, QUANT_INT4, NULL},
+    {DT_F16, QUANT_NONE, &formats[FORMAT_MXFP4]},
+    {DT_F16, QUANT_NONE, &formats[FORMAT_Q4_0]},
+    {DT_F16, QUANT_NONE, &formats[FORMAT_IQ4_NL]},
+    {DT_F16, QUANT_NONE, &e4m3_of_blocks},
 };
 enum { WIDENED = sizeof(widened) / sizeof(*widened) };
 
@@ -281,7 +289,7 @@ static void compare_gated_kind(int sms, const struct kind *kind, uint32_t rows, 
 static void compare_gated(int sms, uint32_t rows, uint32_t n, uint32_t k, bool biased, enum act act,
                           uint64_t kernels)
 {
-    const struct kind kind = {n % 2 ? DT_F16 : DT_BF16, QUANT_NONE, FORMAT_N};
+    const struct kind kind = {n % 2 ? DT_F16 : DT_BF16, QUANT_NONE, NULL};
     compare_gated_kind(sms, &kind, rows, n, k, biased, act, kernels);
 }
 

@@ -137,6 +137,19 @@ template <typename T> static inline T __shfl_up_sync(uint32_t, T v, unsigned by)
     return mine.out;
 }
 
+template <typename T> static inline T __shfl_sync(uint32_t, T v, int from)
+{
+    double_shuffle<T> mine = {v, v, from};
+    double_warp(
+        [](void *const *lanes) {
+            double_shuffle<T> *const *l = (double_shuffle<T> *const *)lanes;
+            for (int i = 0; i < 32; i++)
+                l[i]->out = l[l[i]->mask % 32]->in;
+        },
+        &mine);
+    return mine.out;
+}
+
 /* Lanes with the same value; lanes whose predicate is true. */
 template <typename T> struct double_vote {
     T in;

@@ -3,6 +3,7 @@
  * neighbours and replay. Which device: see tests/check/cuda_sides.h. */
 #include "tests/cuda_double/cuda_runtime_api.h"
 #include "tests/golden/cuda_plugin.h"
+#include "tests/golden/fp8_made.h"
 #include "tests/golden/golden.h"
 #include <dlfcn.h>
 #include <unistd.h>
@@ -284,7 +285,14 @@ static void a_model_agrees_with_the_cpu(void **state)
     check_within(dir, DT_BF16, -1, QUANT_NONE, 0x1p15 * exact, true);
 }
 
-static void caches_in_8_bits_agree_with_the_cpu(void **state)
+/* A number of 4 bits that a difference of fp32 rounds the other way changes those of later layers:
+ * test_cuda_kv compares the numbers. */
+static void check_in_4_bits(const char *dir)
+{
+    check_within(dir, DT_F32, KV_I4, QUANT_NONE, 0.1, true);
+}
+
+static void caches_of_few_bits_agree_with_the_cpu(void **state)
 {
     static const char *const models[] = {"arch/llama_hd64", "arch/llama_hd128"};
     char dir[PATH_LEN];
@@ -294,6 +302,12 @@ static void caches_in_8_bits_agree_with_the_cpu(void **state)
             check(dir, DT_BF16, kv, QUANT_NONE);
     check("models/demo", -1, KV_I8, QUANT_NONE);
     check("models/demo", -1, KV_FP8, QUANT_NONE);
+    check_in_4_bits("models/demo"); /* heads of 32: without tensor cores */
+    for (int i = 0; i < 2; i++)
+        if (find_model(models[i], dir))
+            check_in_4_bits(dir);
+    if (find_model("arch/deepseek_v2", dir)) /* a value is rotated as a part of its key */
+        check_in_4_bits(dir);
 }
 
 static void the_demo_agrees_with_the_cpu(void **state)
@@ -340,6 +354,26 @@ static void packed_models_agree_with_the_cpu(void **state)
     }
 }
 
+/* The demo in e4m3 with scales of blocks of 128 x 128: its codes stay packed. */
+static void a_model_in_fp8_of_blocks_agrees_with_the_cpu(void **state)
+{
+    char dir[] = "/tmp/test-cuda-fp8-XXXXXX", file[64];
+    static const char *const made[] = {"model.safetensors", "config.json"};
+    struct bench g;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    made_fp8("models/demo", dir);
+    open_on(&g, gpu, dir, -1, -1, QUANT_NONE);
+    assert_null(strstr(model_info(g.model)->matrices, "widened"));
+    bench_close(&g);
+    check(dir, -1, -1, QUANT_NONE);
+    for (int i = 0; i < 2; i++) {
+        snprintf(file, sizeof(file), "%s/%s", dir, made[i]);
+        assert_int_equal(unlink(file), 0);
+    }
+    assert_int_equal(rmdir(dir), 0);
+}
+
 /* A prompt of more than 64 tokens, whose products may go by wgmma with a gate as part of them, and
  * its chunks, whose products do not. On few multiprocessors slices are not taken side by side. */
 static void a_long_prompt_has_the_bits_of_its_chunks(void **state)
@@ -375,22 +409,24 @@ static void a_long_prompt_has_the_bits_of_its_chunks(void **state)
 int main(void)
 {
     int rc;
-    if (!(gpu = cuda_plugin(N_DIRS + 5, &rc)))
+    if (!(gpu = cuda_plugin(N_DIRS + 6, &rc)))
         return rc;
     struct cuda_double *(*get)(void);
     *(void **)&get = dlsym(dlopen(cuda_plugin_path(), RTLD_NOW), "cuda_double");
     machine = get ? get() : NULL;
-    struct CMUnitTest tests[N_DIRS + 5];
+    struct CMUnitTest tests[N_DIRS + 6];
     for (int i = 0; i < N_DIRS; i++)
         tests[i] = (struct CMUnitTest){.name = dirs[i],
                                        .test_func = a_model_agrees_with_the_cpu,
                                        .initial_state = (void *)&dirs[i]};
     tests[N_DIRS] = (struct CMUnitTest)cmocka_unit_test(the_demo_agrees_with_the_cpu);
-    tests[N_DIRS + 1] = (struct CMUnitTest)cmocka_unit_test(caches_in_8_bits_agree_with_the_cpu);
+    tests[N_DIRS + 1] = (struct CMUnitTest)cmocka_unit_test(caches_of_few_bits_agree_with_the_cpu);
     tests[N_DIRS + 2] =
         (struct CMUnitTest)cmocka_unit_test(a_long_prompt_has_the_bits_of_its_chunks);
     tests[N_DIRS + 3] = (struct CMUnitTest)cmocka_unit_test(quantised_models_agree_with_the_cpu);
     tests[N_DIRS + 4] = (struct CMUnitTest)cmocka_unit_test(packed_models_agree_with_the_cpu);
+    tests[N_DIRS + 5] =
+        (struct CMUnitTest)cmocka_unit_test(a_model_in_fp8_of_blocks_agrees_with_the_cpu);
     rc = cmocka_run_group_tests_name("cuda_models", tests, NULL, NULL);
     if (skipped)
         printf("skipped: %d cases (no reference data)\n", skipped);

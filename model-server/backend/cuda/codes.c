@@ -44,11 +44,21 @@ static uint32_t columns_alike(const struct format *f)
     return own && f->group < f->block ? f->group : f->block;
 }
 
+/* Scales of e4m3 are stored for each step of 64 columns. */
+static enum take e4m3_take(const struct format *f, enum arith a)
+{
+    const uint32_t step = group_columns(PACKED_E4M3);
+    const bool fits = f->scale == SCALE_F32 && f->block % step == 0;
+    return a == ARITH_INT8 ? TAKE_NO : fits ? TAKE_NATIVE : TAKE_WIDEN;
+}
+
 enum take cuda_codes_take(const struct format *f, enum arith a)
 {
+    if (f->element == ELEMENT_E4M3)
+        return e4m3_take(f, a);
     const uint32_t columns = columns_alike(f);
-    const bool shaped = f->scale == SCALE_F16 && f->element != ELEMENT_E4M3 && columns >= 16 &&
-                        columns % 16 == 0 && !f->ordered && f->bits <= 8;
+    const bool shaped =
+        f->scale == SCALE_F16 && columns >= 16 && columns % 16 == 0 && !f->ordered && f->bits <= 8;
     return shaped && (!f->rounded || a == ARITH_INT8) && fits(f, INT8_MIN, INT8_MAX) ? TAKE_NATIVE
                                                                                      : TAKE_WIDEN;
 }
@@ -76,8 +86,20 @@ static uint32_t table_word(const struct format *f, uint32_t i)
 /* The numbers of e2m1 in halves, as table_word() has them. */
 static const int8_t e2m1_halves[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
+static uint32_t e4m3_layout(const struct mat_part *parts, int n)
+{
+    bool blocks = false;
+    for (int i = 0; i < n; i++)
+        blocks |= parts[i].codes->format.block != 0;
+    return blocks ? PACKED_E4M3 : QUANT_FP8;
+}
+
 void cuda_codes_layout(struct stored *m, const struct mat_part *parts, int n)
 {
+    if (parts[0].codes->format.element == ELEMENT_E4M3) {
+        m->quant = e4m3_layout(parts, n);
+        return;
+    }
     bool four = true, wide = true;
     m->offsets = false;
     for (int i = 0; i < n; i++) {

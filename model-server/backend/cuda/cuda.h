@@ -42,6 +42,7 @@ enum workspace {
     WORK_DRAW,
     WORK_LORA,
     WORK_SELECT,
+    WORK_ROTATED,
     WORK_N
 };
 

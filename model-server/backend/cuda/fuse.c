@@ -79,9 +79,9 @@ bool fuse_rope(struct device *d, const struct rope_args *p)
 {
     struct stream_args *s = last_product(d, p->qkv);
     const uint32_t heads = p->n_heads + 2 * p->n_kv_heads;
-    if (!(d->features & CUDA_HEADS) || !s || s->l.table || s->l.rows != p->tokens ||
-        s->l.w.rows != heads * p->head_dim || p->v_dim != p->head_dim || p->q_norm_bias ||
-        p->head_dim % STREAM_OUTS || heads > TICKETS)
+    if (!(d->features & CUDA_HEADS) || !s || p->kv.dtype == KV_I4 || s->l.table ||
+        s->l.rows != p->tokens || s->l.w.rows != heads * p->head_dim || p->v_dim != p->head_dim ||
+        p->q_norm_bias || p->head_dim % STREAM_OUTS || heads > TICKETS)
         return false;
     s->rope = *p, s->tickets = d->tickets;
     return true;

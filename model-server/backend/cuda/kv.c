@@ -9,7 +9,8 @@
  * are as far apart as those of keys. */
 static size_t number_bytes(const struct kv_desc *k, const struct kv_layer *l)
 {
-    size_t n = kv_dtype_bytes(k->dtype, (size_t)k->block_size * l->n_heads * l->k_dim);
+    const uint32_t row = kv_row_numbers(k->dtype, l->k_dim);
+    size_t n = kv_dtype_bytes(k->dtype, (size_t)k->block_size * l->n_heads * row);
     return kv_dtype_scaled(k->dtype) ? (n + 15) & ~(size_t)15 : n;
 }
 
@@ -97,6 +98,10 @@ static int check_layer(const struct kv_desc *k, const struct kv_layer *l, struct
     if (l->index_dim > INDEX_MOST_DIM)
         return err_set(e, ERR_VALIDATION, "index keys of %u: the CUDA backend takes up to %d",
                        l->index_dim, INDEX_MOST_DIM);
+    if (k->dtype == KV_I4 && (l->index_dim || l->every))
+        return err_set(e, ERR_VALIDATION,
+                       "--kv-cache-dtype int4: the CUDA backend has no sparse attention in 4 bits "
+                       "(int8 and fp8 have it)");
     if (block_bytes(k, l) > UINT32_MAX)
         return err_set(e, ERR_VALIDATION, "KV blocks of %zu bytes a layer: too large",
                        block_bytes(k, l));
@@ -107,16 +112,12 @@ static int check(const struct device *d, const struct kv_desc *k, struct err *e)
 {
     if ((unsigned)k->dtype >= KV_N)
         return err_set(e, ERR_VALIDATION, "unknown type of the KV cache");
-    if (k->dtype == KV_I4)
-        return err_set(e, ERR_VALIDATION,
-                       "--kv-cache-dtype int4 is for CPUs: the CUDA backend "
-                       "has int8 and fp8");
     if (!k->block_size || k->block_size & (k->block_size - 1))
         return err_set(e, ERR_VALIDATION, "KV block size %u: the CUDA backend takes powers of two",
                        k->block_size);
     if (kv_dtype_scaled(k->dtype) && k->block_size < SCALES_AT_ONCE)
         return err_set(e, ERR_VALIDATION,
-                       "KV block size %u: a cache in 8 bits takes powers of two from %d on",
+                       "KV block size %u: a cache in 8 bits or less takes powers of two from %d on",
                        k->block_size, SCALES_AT_ONCE);
     if (d->n_kv && d->kv_block_size != k->block_size)
         return err_set(e, ERR_VALIDATION, "KV block size %u: this device has a cache of %u",

@@ -336,6 +336,51 @@ static void attention_mma(struct device *d, struct attn_args *a)
     }
 }
 
+/* Queries rotated as the keys of a cache in 4 bits are. False: there is no memory. */
+static bool rotate_queries(struct device *d, struct attn_args *a)
+{
+    struct hadamard_args h = {.x = a->q,
+                              .tokens = a->tokens,
+                              .heads = a->n_heads,
+                              .dim = a->head_dim,
+                              .size = hadamard_size(a->head_dim),
+                              .stride = a->q_stride};
+    a->q_stride = a->n_heads * a->head_dim;
+    a->q = h.y = cuda_work(d, WORK_ROTATED, (size_t)a->tokens * a->q_stride * sizeof(float));
+    if (h.y)
+        RECORD(d, hadamard_launch, h);
+    return h.y;
+}
+
+/* Rotates results of a cache in 4 bits back. A latent value was rotated as a part of its key. */
+static void rotate_results(struct device *d, float *o, const struct attn_args *a, bool latent)
+{
+    const struct hadamard_args h = {.y = o,
+                                    .x = o,
+                                    .tokens = a->tokens,
+                                    .heads = a->n_heads,
+                                    .dim = a->v_dim,
+                                    .size = hadamard_size(latent ? a->head_dim : a->v_dim),
+                                    .stride = a->n_heads * a->v_dim};
+    RECORD(d, hadamard_launch, h);
+}
+
+static void attend(struct device *d, const struct attn_args *all, const struct attn *p,
+                   enum kv_dtype t)
+{
+    struct attn_args a = *all;
+    if (d->features & CUDA_TENSOR && !p->both && !p->alibi_bf16 && !p->near && !p->top &&
+        !p->sums && a.v_dim == a.head_dim && attn_mma_has(p->head_dim, t) &&
+        batch_group(d, p->n_heads / p->n_kv_heads)) {
+        a.mutual = NULL;
+        attention_mma(d, &a);
+        if (all->mutual)
+            attention_mutual(d, *all);
+        return;
+    }
+    RECORD(d, attn_any_launch, a);
+}
+
 /* As with linear(): the bits depend only on CUDA_TENSOR and on the shape of the cache. */
 void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_stride,
                     const struct kv_cache *kv, uint32_t layer, const struct attn *p)
@@ -377,21 +422,15 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                           .top_block = p->top_block,
                           .top_tail = p->top_tail,
                           .entries = p->entries};
-    const uint32_t group = p->n_heads / p->n_kv_heads;
+    const bool rotated = kv->desc.dtype == KV_I4;
     if (p->entries) {
         a.entry_kv = kv_entry_view(kv, layer, p->entries);
         RECORD(d, attn_entries_launch, a);
         return;
     }
-    if (d->features & CUDA_TENSOR && !p->both && !p->alibi_bf16 && !p->near && !p->top &&
-        !p->sums && a.v_dim == a.head_dim && attn_mma_has(p->head_dim, kv->desc.dtype) &&
-        batch_group(d, group)) {
-        struct attn_args tensor = a;
-        tensor.mutual = NULL;
-        attention_mma(d, &tensor);
-        if (a.mutual)
-            attention_mutual(d, a);
+    if (rotated && !rotate_queries(d, &a))
         return;
-    }
-    RECORD(d, attn_any_launch, a);
+    attend(d, &a, p, kv->desc.dtype);
+    if (rotated)
+        rotate_results(d, o, &a, kv->places[layer].latent);
 }

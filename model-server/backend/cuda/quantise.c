@@ -41,13 +41,19 @@ void cuda_e4m3_row(const struct stored *w, char *dst, void *scales, uint32_t row
                    const struct mat_codes *c, size_t part_row)
 {
     enum { NOT_A_NUMBER = 0x7f };
+    const bool grouped = is_grouped(w->quant);
+    const uint32_t step = grouped ? group_columns(w->quant) : w->cols, block = c->format.block;
     const uint8_t *q = c->codes + part_row * w->cols;
-    float scale = c->scales[part_row];
+    const float *from = c->scales + part_row * format_blocks(&c->format, w->cols);
     memset(dst, 0, row_bytes(w->cols, w->dtype, w->quant));
-    for (uint32_t k = 0; k < w->cols; k++) {
-        const bool number = (q[k] & NOT_A_NUMBER) != NOT_A_NUMBER;
-        store_code(dst, k, w->quant, number ? q[k] : 0);
-        scale = number ? scale : NAN;
+    for (uint32_t first = 0; first < w->cols; first += step) {
+        const uint32_t end = w->cols - first < step ? w->cols : first + step;
+        float scale = from[block ? first / block : 0];
+        for (uint32_t k = first; k < end; k++) {
+            const bool number = (q[k] & NOT_A_NUMBER) != NOT_A_NUMBER;
+            store_code(dst, k, w->quant, number ? q[k] : 0);
+            scale = number ? scale : NAN;
+        }
+        ((float *)scales)[grouped ? group_at(row, first, w->cols, w->quant) : row] = scale;
     }
-    ((float *)scales)[row] = scale;
 }

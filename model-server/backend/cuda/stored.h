@@ -10,8 +10,9 @@
  *   PACKED_4      integers of up to 4 bits
  *   PACKED_TABLE  of 4 bits, which look up one of 16 numbers
  *   PACKED_FP4    e2m1 (MXFP4, NVFP4), counted in halves, where x is rounded to bfloat16
- *   PACKED_8      whatever else there is, as integers of 8 bits */
-enum packed { PACKED_4 = QUANT_N, PACKED_TABLE, PACKED_FP4, PACKED_8, LAYOUT_N };
+ *   PACKED_8      whatever else there is, as integers of 8 bits
+ *   PACKED_E4M3   e4m3 with scales of blocks of columns */
+enum packed { PACKED_4 = QUANT_N, PACKED_TABLE, PACKED_FP4, PACKED_8, PACKED_E4M3, LAYOUT_N };
 
 /* A matrix on the device: rows of row_bytes(), padded with zeros to a multiple of 64 bytes, then
  * the scales if it is quantised.
@@ -21,8 +22,8 @@ enum packed { PACKED_4 = QUANT_N, PACKED_TABLE, PACKED_FP4, PACKED_8, LAYOUT_N }
  *
  *   none, w8a8     as in the matrix
  *
- *   int8, fp8      64 columns in 64 bytes: lane t (0 .. 3) has columns 8t .. 8t + 7 of the first
- *                  32, then the same of the second 32. Of four columns the first two are in bytes 1
+ *   int8, fp8,     64 columns in 64 bytes: lane t (0 .. 3) has columns 8t .. 8t + 7 of the first
+ *   PACKED_E4M3    32, then the same of the second 32. Of four columns the first two are in bytes 1
  *                  and 3, the others in bytes 0 and 2: a pair becomes 16-bit numbers by shifting
  *
  *   PACKED_8       the same, but lane t has four columns from 4t and four from 16 + 4t on
@@ -37,10 +38,11 @@ enum packed { PACKED_4 = QUANT_N, PACKED_TABLE, PACKED_FP4, PACKED_8, LAYOUT_N }
  *                  bits 6 to 8, where bfloat16 has them; the second in 12 and 3 to 5, the third in
  *                  14 and 9 to 11, the fourth in 13 and 0 to 2
  *
- * int8, w8a8 and PACKED_8 are two's complement, fp8 is e4m3. Their scales are a float per row. int4
- * and the packed layouts have a 16-bit scale per group of 32 columns (PACKED_8: 16), bfloat16 for
- * int4 and float16 otherwise. The scales of the four groups of a step of 64 bytes are together:
- * [row / 16][step][row % 8][row / 8 % 2][group].
+ * int8, w8a8 and PACKED_8 are two's complement, fp8 is e4m3. Their scales are a float per row.
+ * PACKED_E4M3 has a float per row and 64 columns, a step: [row / 16][step][row % 8][row / 8 % 2].
+ * It has no other scales. int4 and the other packed layouts have a 16-bit scale per group of 32
+ * columns (PACKED_8: 16), bfloat16 for int4 and float16 otherwise. The scales of the four groups of
+ * a step of 64 bytes are together: [row / 16][step][row % 8][row / 8 % 2][group].
  *
  * A packed number is (n * scale - offset) * factor. Offsets, if any, follow the scales in the same
  * order. Then follow the factors, a float per row. */
@@ -54,6 +56,16 @@ struct stored {
 };
 
 static inline __host__ __device__ bool is_packed(uint32_t quant) { return quant >= QUANT_N; }
+/* Its scales belong to groups of columns: to four of a step, or to a whole step. */
+static inline __host__ __device__ bool is_grouped(uint32_t quant)
+{
+    return quant == QUANT_INT4 || is_packed(quant);
+}
+/* It has a float for each row, which multiplies sums: a scale or a factor. */
+static inline __host__ __device__ bool has_row_scales(uint32_t quant)
+{
+    return quant != QUANT_NONE && quant != QUANT_INT4 && quant != PACKED_E4M3;
+}
 static inline __host__ __device__ bool in_4_bits(uint32_t quant)
 {
     return quant == QUANT_INT4 || quant == PACKED_4 || quant == PACKED_TABLE || quant == PACKED_FP4;
@@ -80,26 +92,33 @@ static inline __host__ __device__ size_t scales_at(uint32_t rows, uint32_t k, ui
 {
     return rows * row_bytes(k, 0, quant);
 }
-/* For matrices with groups: columns of a step and of a group, bytes of the scales, and the index
- * of column k's scale. */
+/* For matrices with groups: bytes of the scales of 16 rows and a step, columns of a step and of a
+ * group, bytes of all scales, and the index of column k's scale. */
+enum { STEP_SCALES = 16 * 4 * sizeof(uint16_t), STEP_SCALES_E4M3 = 16 * sizeof(float) };
+static inline __host__ __device__ uint32_t step_scales(uint32_t quant)
+{
+    return quant == PACKED_E4M3 ? STEP_SCALES_E4M3 : STEP_SCALES;
+}
 static inline __host__ __device__ uint32_t step_columns(uint32_t quant)
 {
     return in_4_bits(quant) ? 128 : 64;
 }
 static inline __host__ __device__ uint32_t group_columns(uint32_t quant)
 {
-    return step_columns(quant) / 4;
+    return step_columns(quant) / (quant == PACKED_E4M3 ? 1 : 4);
 }
 static inline __host__ __device__ size_t groups_bytes(uint32_t rows, uint32_t k, uint32_t quant)
 {
-    return (size_t)((rows + 15) / 16) * (k_padded(k, quant) / step_columns(quant)) * 128;
+    return (size_t)((rows + 15) / 16) * (k_padded(k, quant) / step_columns(quant)) *
+           step_scales(quant);
 }
 static inline __host__ __device__ size_t group_at(uint32_t row, uint32_t k, uint32_t cols,
                                                   uint32_t quant)
 {
     const uint32_t step = step_columns(quant);
     const size_t block = (size_t)(row / 16) * (k_padded(cols, quant) / step) + k / step;
-    return block * 64 + row % 8 * 8 + row / 8 % 2 * 4 + k % step / group_columns(quant);
+    const uint32_t groups = step / group_columns(quant), in_block = row % 8 * 2 + row / 8 % 2;
+    return (block * 16 + in_block) * groups + k % step / group_columns(quant);
 }
 /* Offset of the factors of a packed matrix from `data`. */
 static inline __host__ __device__ size_t factors_at(const struct stored *m)
@@ -111,10 +130,9 @@ static inline __host__ __device__ size_t factors_at(const struct stored *m)
 static inline size_t scales_bytes(const struct stored *m)
 {
     const size_t floats = (size_t)m->rows * sizeof(float);
-    return m->quant == QUANT_NONE   ? 0
-           : m->quant == QUANT_INT4 ? groups_bytes(m->rows, m->cols, m->quant)
-           : is_packed(m->quant)    ? factors_at(m) - scales_at(m->rows, m->cols, m->quant) + floats
-                                    : floats;
+    const size_t groups =
+        is_grouped(m->quant) ? factors_at(m) - scales_at(m->rows, m->cols, m->quant) : 0;
+    return groups + (has_row_scales(m->quant) ? floats : 0);
 }
 /* For a quantised matrix: the byte of column k in its row, and for 4 bits the lower bit of its
  * nibble. Not for PACKED_FP4. */

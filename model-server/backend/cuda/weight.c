@@ -64,7 +64,7 @@ static void fill_range(void *arg, int thread, size_t begin, size_t end)
         int64_t row = (int64_t)(j->first + i);
         const struct mat_part *p = part_of(j->m, &row);
         char *dst = j->dst + i * j->bytes;
-        if (p->source == SOURCE_CODES && j->w->m.quant == QUANT_FP8) {
+        if (p->source == SOURCE_CODES && p->codes->format.element == ELEMENT_E4M3) {
             cuda_e4m3_row(&j->w->m, dst, j->scales, (uint32_t)(j->first + i), p->codes,
                           (size_t)row);
             continue;
@@ -171,7 +171,8 @@ static int check_shape(const struct mat_desc *m, int64_t *rows, struct err *e)
 
 static const char *const types[DT_N] = {"float32", "float16", "bfloat16"};
 static const char *const layouts[LAYOUT_N] = {
-    "", "int8", "w8a8", "int4", "fp8", "4 bits", "4 bits, looked up", "e2m1", "8 bits"};
+    "",     "int8",   "w8a8",         "int4", "fp8", "4 bits", "4 bits, looked up",
+    "e2m1", "8 bits", "fp8 of blocks"};
 
 struct weight *cuda_weight_load(struct device *d, const struct mat_desc *m, struct err *e)
 {
@@ -188,9 +189,7 @@ struct weight *cuda_weight_load(struct device *d, const struct mat_desc *m, stru
                            .cols = (uint32_t)m->parts[0].cols,
                            .dtype = m->dtype,
                            .quant = m->quant};
-    if (m->parts[0].source == SOURCE_CODES && m->parts[0].codes->format.element == ELEMENT_E4M3)
-        w->m.quant = QUANT_FP8;
-    else if (m->parts[0].source == SOURCE_CODES)
+    if (m->parts[0].source == SOURCE_CODES)
         cuda_codes_layout(&w->m, m->parts, m->n_parts);
     if (w->m.quant && m->dtype == DT_F32 && !(is_packed(w->m.quant) && m->arith == ARITH_EXACT))
         w->m.dtype = DT_BF16;
@@ -207,8 +206,6 @@ struct weight *cuda_weight_load(struct device *d, const struct mat_desc *m, stru
 
 enum take cuda_weight_takes(const struct format *f, enum arith a)
 {
-    if (f->element == ELEMENT_E4M3 && f->block)
-        return TAKE_WIDEN;
     const bool made = !f->block || f->scale == SCALE_BF16; /* by --quantize */
     if (!made)
         return cuda_codes_take(f, a);

@@ -19,7 +19,8 @@
  * the products again. */
 bool wgmma_has(const struct device *d, const struct stored *w)
 {
-    const bool widens = w->quant == QUANT_INT8 || w->quant == QUANT_FP8 || in_4_bits(w->quant);
+    const bool widens = w->quant == QUANT_INT8 || w->quant == QUANT_FP8 ||
+                        w->quant == PACKED_E4M3 || in_4_bits(w->quant);
     return d->features & CUDA_WGMMA && w->dtype != DT_F32 &&
            (w->quant == QUANT_NONE || (d->features & CUDA_WIDEN && widens && !w->offsets));
 }
@@ -30,7 +31,7 @@ bool wgmma_takes(const struct device *d, const struct linear_args *a)
 }
 
 /* Scales of groups are copied for 16 outputs at a time. */
-bool wgmma_gates(const struct stored *w) { return !in_4_bits(w->quant) || w->rows / 2 % 16 == 0; }
+bool wgmma_gates(const struct stored *w) { return !is_grouped(w->quant) || w->rows / 2 % 16 == 0; }
 
 static uint64_t tiles_of(const struct linear_args *a, uint32_t rows)
 {

@@ -7,6 +7,7 @@
  * the keys). Every query head reads K and V again: groups are not exploited. Shared memory: q and
  * the weights, 2.6 KiB. */
 #include "model-server/backend/cuda/kernels/attention_block.cuh"
+#include "model-server/backend/cuda/kernels/hadamard.cuh"
 
 static __device__ float scale_of(const attn_args &a, const char *stream, const key_place &at)
 {
@@ -15,18 +16,27 @@ static __device__ float scale_of(const attn_args &a, const char *stream, const k
     return ((const float *)(stream + at.block + a.kv.scales))[at.row];
 }
 
+/* Number i of a head's row, without its scale. */
+static __device__ __forceinline__ float cached(const attn_args &a, const char *block, size_t row,
+                                               uint32_t i)
+{
+    if (a.kv.dtype == KV_I4)
+        return number_of_4_bits(block + row * (kv_row_numbers(KV_I4, a.head_dim) / 2), i);
+    return number_of(block, a.kv.dtype, row * a.head_dim + i);
+}
+
 static __device__ float dot(const attn_args &a, const any_shared *s, const key_place &at)
 {
     float sum = 0.0f;
     for (uint32_t i = 0; i < a.head_dim; i++)
-        sum = fmaf(number_of(a.kv.k + at.block, a.kv.dtype, at.row * a.head_dim + i), s->q[i], sum);
+        sum = fmaf(cached(a, a.kv.k + at.block, at.row, i), s->q[i], sum);
     return sum * scale_of(a, a.kv.k, at);
 }
 
 static __device__ float weighted(const attn_args &a, float p, const key_place &at, uint32_t dim,
                                  float v)
 {
-    return fmaf(p, number_of(a.kv.v + at.block, a.kv.dtype, at.row * a.head_dim + dim), v);
+    return fmaf(p, cached(a, a.kv.v + at.block, at.row, dim), v);
 }
 
 /* See `near` in struct attn. */

@@ -8,7 +8,9 @@
  * are widened in registers, exactly, to bf16, without their scales. Their dimensions are assigned
  * to the MMAs as linear_mma.cuh assigns columns, 32 at a time; of the last 16, if any, a lane has 4
  * consecutive ones. ldmatrix moves pairs of them. So of 16 dimensions of values one MMA has the
- * even ones, and the next the odd ones. */
+ * even ones, and the next the odd ones. 4-bit numbers (hadamard.cuh) are assigned to the MMAs of
+ * scores as 8-bit ones are. Of values ldmatrix moves four; of 32 dimensions an MMA has two
+ * neighbours of each eight. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_KERNELS_ATTENTION_CACHE_CUH
 #define MODEL_SERVER_BACKEND_CUDA_KERNELS_ATTENTION_CACHE_CUH
 #include "model-server/backend/cuda/kernels/device.cuh"
@@ -25,14 +27,15 @@ template <int BYTES> struct tile {
     }
 };
 
-/* A type defines the type of its MMAs; which dimensions a lane has in fragment m of q: low(m, t),
+/* A type defines the type of its MMAs; BITS of a number; the smallest number of dimensions of
+ * values() (GROUP); which dimensions a lane has in fragment m of q: low(m, t),
  * + 1, high(m, t), + 1; the dot products of 16 rows of q with 32 keys; the addition of 32 weighted
  * values to sums, of dimensions from `first` on; and the pairs of a row's sums. q.get(m, f):
  * fragment m.
  */
 template <typename T> struct Cache16 {
     typedef T Mma;
-    enum { BYTES = 2, SCALED = 0 };
+    enum { BITS = 16, SCALED = 0, GROUP = 16 };
     template <int DIM> static __device__ __forceinline__ uint32_t low(int m, uint32_t t)
     {
         return 16 * m + 2 * t;
@@ -96,7 +99,7 @@ template <typename T> struct Cache16 {
 /* W::widen(): two numbers, each a byte in the low half of 16 bits, to two bf16. */
 template <typename W> struct Cache8 {
     typedef Bf16 Mma;
-    enum { BYTES = 1, SCALED = 1 };
+    enum { BITS = 8, SCALED = 1, GROUP = 16 };
     template <int DIM> static __device__ __forceinline__ uint32_t low(int m, uint32_t t)
     {
         return m / 2 < DIM / 32 ? 32 * (m / 2) + 8 * t + 4 * (m % 2) : 16 * m + 4 * t;
@@ -160,6 +163,64 @@ template <typename W> struct Cache8 {
             fn(dim, o[2 * d][2 * i], o[2 * d + 1][2 * i]);
             fn(dim + 2, o[2 * d][2 * i + 1], o[2 * d + 1][2 * i + 1]);
         }
+    }
+};
+
+struct Cache4 {
+    typedef Bf16 Mma;
+    enum { BITS = 4, SCALED = 1, GROUP = 32 };
+    template <int DIM> static __device__ __forceinline__ uint32_t low(int m, uint32_t t)
+    {
+        return 32 * (m / 2) + 8 * t + 4 * (m % 2);
+    }
+    template <int DIM> static __device__ __forceinline__ uint32_t high(int m, uint32_t t)
+    {
+        return low<DIM>(m, t) + 2;
+    }
+    /* Nibbles 0 and 4 as bf16: 128 + 8 + the number, minus 136. */
+    static __device__ __forceinline__ uint32_t widen(uint32_t v)
+    {
+        return Bf16::fma2((v & 0x000f000f) | 0x43004300, 0x3f803f80 /* 1 */, 0xc308c308);
+    }
+    template <int DIM, typename Q, typename K>
+    static __device__ __forceinline__ void scores(const Q &q, K &k, float (*x)[4])
+    {
+        const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+        uint32_t q0[4], q1[4];
+#pragma unroll
+        for (int j = 0; j < DIM / 32; j++) {
+            q.get(2 * j, q0), q.get(2 * j + 1, q1);
+#pragma unroll
+            for (int n = 0; n < KEYS / 8; n++) {
+                const uint32_t v = *(const uint32_t *)(k.chunk(8 * n + g, j) + 4 * t);
+                Mma::mma(x[n], q0, widen(v), widen(v >> 4));
+                Mma::mma(x[n], q1, widen(v >> 8), widen(v >> 12));
+            }
+        }
+    }
+    /* o[4 d + i]: of dims 32 d .. 32 d + 31, 8 u + 2 i and the next for u < 4 */
+    template <int DIMS, typename V>
+    static __device__ __forceinline__ void values(float (&o)[DIMS / 8][4], const uint32_t (*p)[4],
+                                                  V &v, uint32_t first)
+    {
+#pragma unroll
+        for (int d = 0; d < DIMS / 32; d++) {
+            uint32_t f[4]; /* 8 keys each */
+            load_matrix_trans(f, v.chunk(threadIdx.x % 32, first / 32 + d));
+#pragma unroll
+            for (int j = 0; j < KEYS / 16; j++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    Mma::mma(o[4 * d + i], p[j], widen(f[2 * j] >> 4 * i),
+                             widen(f[2 * j + 1] >> 4 * i));
+        }
+    }
+    template <int DIMS, typename FN>
+    static __device__ __forceinline__ void pairs(const float (&o)[DIMS / 8][4], int i, FN fn)
+    {
+#pragma unroll
+        for (int d = 0; d < DIMS / 8; d++)
+            fn(d / 4 * 32 + threadIdx.x % 4 * 8 + d % 4 * 2, o[d][2 * i], o[d][2 * i + 1]);
     }
 };
 

@@ -8,7 +8,7 @@ bool attn_mma_has(uint32_t head_dim, enum kv_dtype t)
 #define X(dim) case dim:
         ATTN_MMA_DIMS(X)
 #undef X
-        return t != KV_F32 && t < KV_N;
+        return t != KV_F32 && t < KV_N && (t != KV_I4 || head_dim % 32 == 0);
     default:
         return false;
     }
@@ -17,7 +17,7 @@ bool attn_mma_has(uint32_t head_dim, enum kv_dtype t)
 static cudaError_t start(const struct launch *l, const attn_args *a, bool split)
 {
     static attn_start_fn *const of[KV_N] = {NULL, attn_start_f16, attn_start_bf16, attn_start_i8,
-                                            attn_start_fp8};
+                                            attn_start_fp8, attn_start_i4};
     return of[a->kv.dtype](l, a, split);
 }
 

@@ -30,7 +30,7 @@ template <typename C, int DIM> struct plan {
     static_assert(PART % 16 == 0, "");
 };
 template <typename C, int DIM> struct shared_memory {
-    typedef tile<DIM * C::BYTES> piece;
+    typedef tile<DIM * C::BITS / 8> piece;
     piece ring[plan<C, DIM>::RING];
     uint4 q[ROW_GROUPS][DIM / 16 * 32];
     alignas(16) shared_scales<C::SCALED> scales;
@@ -71,7 +71,7 @@ static __device__ __forceinline__ void load_piece(const attn_args &a, const tile
                                                   const piece_walk &w, shared_memory<C, DIM> *m,
                                                   uint32_t at)
 {
-    enum { ROW = DIM * C::BYTES, CHUNKS = ROW / 16, THREADS = plan<C, DIM>::THREADS };
+    enum { ROW = DIM * C::BITS / 8, CHUNKS = ROW / 16, THREADS = plan<C, DIM>::THREADS };
     if (w.over())
         return;
     const uint32_t *table = a.tables + t.span.table;

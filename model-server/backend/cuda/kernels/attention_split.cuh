@@ -2,7 +2,7 @@
  * one K/V head; the last block of a tile, or attn_merge, adds them.
  *
  * A segment is one step of the block's 4 warps. Keys are dealt out to them for the scores, 32 to
- * each, and dimensions for the values, 16 at a time; maxima and weights are exchanged through
+ * each, and dimensions for the values, 16 or 32 at a time; maxima and weights are exchanged through
  * shared memory. All copies of the segment's keys and values are issued at once: 64 KiB for 128
  * dimensions in 16 bits, and three blocks on a multiprocessor of sm_90. Beyond that size values
  * take the place of the keys when their scores are done.
@@ -29,7 +29,7 @@ template <> struct segment_scales<false> {
     float *k_scale, *v_scale; /* not used */
 };
 template <typename C, int DIM> struct split_memory {
-    enum { ROW = DIM * C::BYTES, CHUNKS = ROW / 16, APART = ROW <= 256 };
+    enum { ROW = DIM * C::BITS / 8, CHUNKS = ROW / 16, APART = ROW <= 256 };
     tile<ROW> k[APART ? 2 * PIECES : PIECES];
     segment_scales<C::SCALED> scales;
     size_t place[SEGMENT]; /* offset of each key's row in K, and in V */
@@ -70,7 +70,7 @@ static __device__ __forceinline__ void find_keys(const attn_args &a, const tile_
  * may contain anything there. Not of keys from s.fresh on. */
 template <typename C, int DIM>
 static __device__ __forceinline__ void copy_old(const split_keys &s, split_memory<C, DIM> *m,
-                                                tile<DIM * C::BYTES> *to, const char *stream)
+                                                tile<DIM * C::BITS / 8> *to, const char *stream)
 {
     enum { CHUNKS = split_memory<C, DIM>::CHUNKS };
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -87,7 +87,7 @@ static __device__ __forceinline__ void copy_old(const split_keys &s, split_memor
 /* The same of keys from s.fresh on. */
 template <typename C, int DIM>
 static __device__ __forceinline__ void copy_fresh(const split_keys &s, split_memory<C, DIM> *m,
-                                                  tile<DIM * C::BYTES> *to, const char *stream)
+                                                  tile<DIM * C::BITS / 8> *to, const char *stream)
 {
     enum { CHUNKS = split_memory<C, DIM>::CHUNKS };
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -204,9 +204,9 @@ static __device__ __forceinline__ void sum_segment(const attn_args &a, const til
                                                    const split_keys &s, split_memory<C, DIM> *m,
                                                    size_t part)
 {
-    enum : uint32_t { GROUPS = DIM / 16, MINE = (GROUPS + SPLIT_WARPS - 1) / SPLIT_WARPS };
+    enum : uint32_t { GROUPS = DIM / C::GROUP, MINE = (GROUPS + SPLIT_WARPS - 1) / SPLIT_WARPS };
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    float o[MINE][2][4] = {};
+    float o[MINE][C::GROUP / 8][4] = {};
 #pragma unroll
     for (uint32_t piece = 0; piece < PIECES; piece++) {
         if (!s.has(piece))
@@ -218,8 +218,8 @@ static __device__ __forceinline__ void sum_segment(const attn_args &a, const til
 #pragma unroll
         for (uint32_t i = 0; i < MINE; i++)
             if (warp + SPLIT_WARPS * i < GROUPS) /* opaque: nvcc 13.0 drops a rounding otherwise */
-                C::template values<16>(o[i], p, m->v()[piece],
-                                       16 * opaque(warp + SPLIT_WARPS * i));
+                C::template values<C::GROUP>(o[i], p, m->v()[piece],
+                                             C::GROUP * opaque(warp + SPLIT_WARPS * i));
     }
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -228,8 +228,9 @@ static __device__ __forceinline__ void sum_segment(const attn_args &a, const til
 #pragma unroll
         for (uint32_t i = 0; i < MINE; i++)
             if (row < t.n && warp + SPLIT_WARPS * i < GROUPS)
-                C::template pairs<16>(o[i], half, [&](uint32_t dim, float lo, float hi) {
-                    *(float2 *)(to + 16 * (warp + SPLIT_WARPS * i) + dim) = make_float2(lo, hi);
+                C::template pairs<C::GROUP>(o[i], half, [&](uint32_t dim, float lo, float hi) {
+                    *(float2 *)(to + C::GROUP * (warp + SPLIT_WARPS * i) + dim) =
+                        make_float2(lo, hi);
                 });
     }
     if (threadIdx.x < t.n) {

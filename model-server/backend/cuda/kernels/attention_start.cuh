@@ -8,15 +8,18 @@
 template <typename C, int DIM>
 static cudaError_t start_dim(const struct launch *l, const attn_args *a, bool split)
 {
-    typedef plan<C, DIM> P;
-    typedef shared_memory<C, DIM> M;
-    static_assert(sizeof(split_memory<C, DIM>) <= SHARED_MOST && sizeof(M) <= SHARED_MOST, "");
-    if (split)
-        return launch(attn_split_kernel<C, DIM>, dim3(a->n_kv_heads, a->n_tiles, a->walkers),
-                      SPLIT_THREADS, sizeof(split_memory<C, DIM>), l->stream, l->overlap, *a);
-    return launch(attn_shared_kernel<C, DIM>,
-                  dim3(a->n_kv_heads, a->n_tiles, SHARED_ROWS / MMA_ROWS), P::THREADS, sizeof(M),
-                  l->stream, l->overlap, *a);
+    if constexpr (DIM % C::GROUP == 0) {
+        typedef plan<C, DIM> P;
+        typedef shared_memory<C, DIM> M;
+        static_assert(sizeof(split_memory<C, DIM>) <= SHARED_MOST && sizeof(M) <= SHARED_MOST, "");
+        if (split)
+            return launch(attn_split_kernel<C, DIM>, dim3(a->n_kv_heads, a->n_tiles, a->walkers),
+                          SPLIT_THREADS, sizeof(split_memory<C, DIM>), l->stream, l->overlap, *a);
+        return launch(attn_shared_kernel<C, DIM>,
+                      dim3(a->n_kv_heads, a->n_tiles, SHARED_ROWS / MMA_ROWS), P::THREADS,
+                      sizeof(M), l->stream, l->overlap, *a);
+    }
+    return cudaErrorInvalidValue;
 }
 
 template <typename C>

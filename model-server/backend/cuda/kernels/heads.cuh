@@ -7,6 +7,7 @@
 #ifndef MODEL_SERVER_BACKEND_CUDA_KERNELS_HEADS_CUH
 #define MODEL_SERVER_BACKEND_CUDA_KERNELS_HEADS_CUH
 #include "model-server/backend/cuda/kernels/device.cuh"
+#include "model-server/backend/cuda/kernels/hadamard.cuh"
 #include "model-server/backend/cuda/kernels/kernels.h"
 #include "model-server/backend/cuda/kernels/numbers.cuh"
 
@@ -28,6 +29,19 @@ static __device__ head_scale scale_of(const float *x, uint32_t n, float top_numb
     if (most < 0x1p-120f)
         return head_scale{0.0f, 0.0f};
     return head_scale{most / top_number, top_number / most};
+}
+
+/* Writes a head of a token to a cache in 4 bits, by one warp that has written its numbers to v, in
+ * shared memory. */
+static __device__ void store_rotated(const rope_args &a, char *cache, uint32_t kv_head,
+                                     uint32_t slot, float *v, uint32_t dim, uint32_t lane)
+{
+    char *block = cache + (size_t)(slot / a.kv.block_size) * a.kv.block_bytes;
+    const size_t row = (size_t)kv_head * a.kv.block_size + slot % a.kv.block_size;
+    const size_t bytes = kv_row_numbers(KV_I4, a.head_dim) / 2;
+    const float scale = store_4_bits(block + row * bytes, v, dim, lane);
+    if (lane == 0)
+        ((float *)(block + a.kv.scales))[row] = scale;
 }
 
 /* Writes a head of a token, `dim` numbers, to the cache, by one warp. */
@@ -126,9 +140,11 @@ static __device__ __forceinline__ uint32_t head_size(const rope_args &a, bool v)
     return NARROW && v ? a.v_dim : a.head_dim;
 }
 
-/* Head `head` of a token, of q, then k, then v. */
-template <bool NARROW>
-static __device__ void finish_head(const rope_args &a, uint32_t token, uint32_t head, uint32_t lane)
+/* Head `head` of a token, of q, then k, then v. ROTATED: the cache has 4 bits; room: of the warp, a
+ * head in shared memory. */
+template <bool NARROW, bool ROTATED = false>
+static __device__ void finish_head(const rope_args &a, uint32_t token, uint32_t head, uint32_t lane,
+                                   float *room = NULL)
 {
     const uint32_t keys = a.n_heads + a.n_kv_heads;
     const bool q = head < a.n_heads, v = head >= keys;
@@ -168,6 +184,13 @@ static __device__ void finish_head(const rope_args &a, uint32_t token, uint32_t 
     if (q)
         return;
     __syncwarp(); /* the other lanes' numbers */
+    if constexpr (ROTATED) {
+        for (uint32_t i = lane; i < head_size<NARROW>(a, v); i += 32)
+            room[i] = x[i];
+        store_rotated(a, v ? a.kv.v : a.kv.k, (head - a.n_heads) % a.n_kv_heads, a.slots[token],
+                      room, head_size<NARROW>(a, v), lane);
+        return;
+    }
     store_head(a, v ? a.kv.v : a.kv.k, (head - a.n_heads) % a.n_kv_heads, a.slots[token], x,
                head_size<NARROW>(a, v), lane);
 }

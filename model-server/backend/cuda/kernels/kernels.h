@@ -61,7 +61,7 @@ bool attn_mma_has(uint32_t head_dim, enum kv_dtype t); /* supported by split and
 
 /* One file per type of cache: attn_split or attn_shared. */
 typedef cudaError_t attn_start_fn(const struct launch *l, const struct attn_args *a, bool split);
-attn_start_fn attn_start_f16, attn_start_bf16, attn_start_i8, attn_start_fp8;
+attn_start_fn attn_start_f16, attn_start_bf16, attn_start_i8, attn_start_fp8, attn_start_i4;
 
 /* ---------------------------------------------------------------- select.cu */
 
@@ -221,9 +221,8 @@ static inline __host__ __device__ uint32_t stream_sums_bytes(uint32_t rows)
 }
 static inline __host__ __device__ uint32_t stream_slot_bytes(uint32_t quant)
 {
-    const uint32_t groups = quant == QUANT_INT4 || is_packed(quant);
     const uint32_t offsets = quant == PACKED_4 || quant == PACKED_8;
-    return 1024 + 128 * (groups + offsets);
+    return 1024 + step_scales(quant) * (is_grouped(quant) + offsets);
 }
 /* Of experts, between the ring and x: the experts that may have pairs, the sums of a tile's outputs
  * of each row (mix), and with x the list. */

@@ -3,7 +3,9 @@
 
 enum { WARPS = 4, QUAD = 4 };
 
-/* One warp per head of a token; grid: (tokens, heads / WARPS). */
+/* One warp per head of a token; grid: (tokens, heads / WARPS). ROTATED: the cache has 4 bits, and
+ * shared memory a head for each warp. */
+template <bool ROTATED>
 static __global__ void __launch_bounds__(WARPS * 32) rope_kernel(rope_args a)
 {
     depend();
@@ -11,7 +13,8 @@ static __global__ void __launch_bounds__(WARPS * 32) rope_kernel(rope_args a)
     uint32_t heads = a.n_heads + 2 * a.n_kv_heads;
     if (head >= heads)
         return;
-    finish_head<true>(a, blockIdx.x, head, lane);
+    float *room = ROTATED ? dynamic_shared<float>() + threadIdx.x / 32 * a.head_dim : NULL;
+    finish_head<true, ROTATED>(a, blockIdx.x, head, lane, room);
 }
 
 /* What most models ask for: whole heads rotate in halves, norms of heads share their weights, the
@@ -94,9 +97,12 @@ extern "C" cudaError_t rope_launch(const struct launch *l, const void *args)
 {
     const rope_args *a = (const rope_args *)args;
     const uint32_t heads = a->n_heads + 2 * a->n_kv_heads;
-    return launch(plain_heads(a) ? rope_plain_kernel : rope_kernel,
-                  dim3(a->tokens, (heads + WARPS - 1) / WARPS), WARPS * 32, 0, l->stream,
-                  l->overlap, *a);
+    const bool rotated = a->kv.dtype == KV_I4;
+    return launch(rotated          ? rope_kernel<true>
+                  : plain_heads(a) ? rope_plain_kernel
+                                   : rope_kernel<false>,
+                  dim3(a->tokens, (heads + WARPS - 1) / WARPS), WARPS * 32,
+                  rotated ? WARPS * a->head_dim * sizeof(float) : 0, l->stream, l->overlap, *a);
 }
 
 /* A head of q: its latent part, then its rotated part. */
@@ -134,7 +140,10 @@ static __device__ void latent_key(const latent_args &a, uint32_t token, float *k
     rope_args r = {};
     r.kv = a.kv;
     r.head_dim = n + a.rot_dim;
-    store_head(r, a.kv.k, 0, a.slots[token], key, r.head_dim, lane);
+    if (a.kv.dtype == KV_I4)
+        store_rotated(r, a.kv.k, 0, a.slots[token], key, r.head_dim, lane);
+    else
+        store_head(r, a.kv.k, 0, a.slots[token], key, r.head_dim, lane);
 }
 
 /* One warp per head of a token, one more for its key; grid: (tokens, (heads + 1) / WARPS). */

@@ -70,7 +70,7 @@ static __device__ void copy_stages(const experts_args &e, const CUtensorMap *x,
             stage<F, ROWS> *s = &r->at[p.i];
             mbarrier *full = &r->full[p.i];
             mbarrier_wait(&r->empty[p.i], p.parity ^ 1);
-            mbarrier_expect(full, sizeof(*s) - sizeof(s->x) + boxes * bytes);
+            mbarrier_expect(full, stage<F, ROWS>::OTHER_BYTES + boxes * bytes);
             load_weights<F, ROWS>(a, s, w, full, k, j.out);
             for (uint32_t b = 0; b < boxes * PIECES; b++)
                 tile_load(s->x[b % PIECES][b / PIECES * BOX<ROWS>], x, full,

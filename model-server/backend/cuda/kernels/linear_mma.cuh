@@ -7,12 +7,12 @@
  * .. 3). The slices' sums are added to 0 in ascending order. Then the scale of the row of weights
  * is applied, the bias last.
  *
- * With int4 and packed matrices the MMAs of each group (two for 32 columns or one for 16) are a
- * separate chain. It is multiplied by the group's scale and added to the slice's sum. If a group
- * has an offset, the offset times the sum of its x is subtracted next; that sum is an MMA with
- * ones as weights. Sums of w8a8 are exact, and their order does not matter. An MMA's element
- * depends only on its row of weights and its row of x, not on its position in the tile (assumed
- * of the hardware; checked by `make gpu-check`). */
+ * With int4 and packed matrices the MMAs of each group (two for 32 columns, one for 16, four for
+ * the 64 of e4m3 with scales of blocks) are a separate chain. It is multiplied by the group's scale
+ * and added to the slice's sum. If a group has an offset, the offset times the sum of its x is
+ * subtracted next; that sum is an MMA with ones as weights. Sums of w8a8 are exact, and their order
+ * does not matter. An MMA's element depends only on its row of weights and its row of x, not on its
+ * position in the tile (assumed of the hardware; checked by `make gpu-check`). */
 #ifndef MODEL_SERVER_BACKEND_CUDA_KERNELS_LINEAR_MMA_CUH
 #define MODEL_SERVER_BACKEND_CUDA_KERNELS_LINEAR_MMA_CUH
 #include "model-server/backend/cuda/kernels/device.cuh"
@@ -31,13 +31,17 @@ static __host__ __device__ __forceinline__ uint32_t slice_begin(uint32_t k, uint
 /* How a lane's 16 bytes of a row of weights become fragments: widen(w, p) is its 8 columns 8t .. of
  * the p'th of PARTS 32 columns (of S8: 16 of 64) in the type T that is multiplied. A step, 64 bytes
  * of a row, has STEP columns, a stage of linear_tile STAGE, in STAGES stages. What is widened is
- * exact in both 16-bit types: small integers, or four significant bits. GROUPED  groups have
- * scales, four a step: scale(s, i) is that of group i OFFSETS  and offsets, where stored.offsets
- * says so HALVES   a group is 16 columns and an MMA, a lane's columns 4t .. and 16 + 4t .. of 32 */
+ * exact in both 16-bit types: small integers, or four significant bits.
+ *
+ *   GROUPED  groups have scales, in SCALES bytes for 16 rows and a step: scale(s, i) is that of
+ *            group i of four
+ *   OFFSETS  and offsets, where stored.offsets says so
+ *   HALVES   a group is 16 columns and an MMA, a lane's columns 4t .. and 16 + 4t .. of 32
+ *   WHOLE    a group is a step, and its scale a float */
 template <typename TYPE> struct Direct {
     typedef TYPE T;
     static constexpr uint32_t QUANT = T::BYTES == 1 ? QUANT_W8A8 : QUANT_NONE;
-    enum { GROUPED = 0, OFFSETS = 0, HALVES = 0, PARTS = 1 };
+    enum { GROUPED = 0, OFFSETS = 0, HALVES = 0, WHOLE = 0, PARTS = 1 };
     enum { STEP = 64 / T::BYTES, STAGE = 2 * STEP, STAGES = 3 };
     static __device__ __forceinline__ uint4 widen(const stored &, uint4 w, int) { return w; }
 };
@@ -112,15 +116,18 @@ static __device__ __forceinline__ float f16_scale(uint2 scales, int i)
     return i % 2 ? high_half(pair) : low_half(pair);
 }
 
-/* 8-bit numbers: a scale for each row, or for each 16 columns (PACKED_8). */
+/* 8-bit numbers: a scale for each row, for each 16 columns (PACKED_8) or for each 64
+ * (PACKED_E4M3). */
 template <typename TYPE, uint32_t Q> struct Byte {
     typedef TYPE T;
     static constexpr uint32_t QUANT = Q;
-    static constexpr int GROUPED = Q == PACKED_8, OFFSETS = GROUPED, HALVES = GROUPED;
+    static constexpr int OFFSETS = Q == PACKED_8, HALVES = OFFSETS, WHOLE = Q == PACKED_E4M3;
+    static constexpr int GROUPED = OFFSETS || WHOLE;
     enum { PARTS = 2, STEP = 64, STAGE = 64, STAGES = 3 };
+    enum { SCALES = WHOLE ? STEP_SCALES_E4M3 : STEP_SCALES };
     static __device__ __forceinline__ uint32_t pair(uint32_t w, bool odd)
     {
-        return Q == QUANT_FP8 ? fp8_pair(T(), w, odd) : int8_pair(T(), w, odd);
+        return Q == QUANT_FP8 || WHOLE ? fp8_pair(T(), w, odd) : int8_pair(T(), w, odd);
     }
     static __device__ __forceinline__ uint4 widen(const stored &, uint4 w, int p)
     {
@@ -135,7 +142,8 @@ template <typename TYPE, uint32_t Q> struct Nibble {
     typedef TYPE T;
     static constexpr uint32_t QUANT = Q;
     static constexpr int OFFSETS = Q == PACKED_4;
-    enum { GROUPED = 1, HALVES = 0, PARTS = 4, STEP = 128, STAGE = 128, STAGES = 2 };
+    enum { GROUPED = 1, HALVES = 0, WHOLE = 0, SCALES = STEP_SCALES };
+    enum { PARTS = 4, STEP = 128, STAGE = 128, STAGES = 2 };
     static __device__ __forceinline__ uint4 widen(const stored &m, uint4 w, int p)
     {
         return widen(m, part_of(w, p));
@@ -179,6 +187,8 @@ template <typename RUN> static cudaError_t with_format(const stored &w, RUN run)
         return run(Nibble<Bf16, PACKED_FP4>());
     case PACKED_8:
         return f16 ? run(Byte<F16, PACKED_8>()) : run(Byte<Bf16, PACKED_8>());
+    case PACKED_E4M3:
+        return f16 ? run(Byte<F16, PACKED_E4M3>()) : run(Byte<Bf16, PACKED_E4M3>());
     }
     return f16 ? run(Direct<F16>()) : run(Direct<Bf16>());
 }
@@ -247,7 +257,17 @@ static __device__ __forceinline__ void add_group(float c[4], const float part[4]
                 c[i] = fmaf(-rows[i / 2].offset[half], sums.of[half][i % 2], c[i]);
 }
 
-/* The products of a part of a step; rows[i]: of rows g and g + 8, if there are groups. */
+/* Adds a step's own chain to that of the slice; scale: of rows g and g + 8. */
+static __device__ __forceinline__ void add_step(float (&c)[4], const float (&step)[4],
+                                                const float (&scale)[2])
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        c[i] = fmaf(step[i], scale[i / 2], c[i]);
+}
+
+/* The products of a part of a step; rows[i]: of rows g and g + 8, if there are groups. `c`: of the
+ * slice, or with WHOLE of the step. */
 template <class F>
 static __device__ __forceinline__ void multiply_part(typename F::T::sum c[4], uint4 w0, uint4 w1,
                                                      uint4 x, const part_scales<F> *rows,
@@ -261,7 +281,7 @@ static __device__ __forceinline__ void multiply_part(typename F::T::sum c[4], ui
         add_group<F>(c, part, 0, rows, sums);
         T::mma(other, second, x.z, x.w);
         add_group<F>(c, other, 1, rows, sums);
-    } else if constexpr (F::GROUPED) {
+    } else if constexpr (F::GROUPED && !F::WHOLE) {
         float part[4] = {};
         mma_pair<T>(part, w0, w1, x);
         add_group<F>(c, part, 0, rows, sums);
@@ -280,7 +300,7 @@ static __device__ __forceinline__ output_terms terms_of(const linear_args &a, co
                                                         uint32_t out)
 {
     output_terms t = {1.0f, -0.0f};
-    if (F::QUANT != QUANT_NONE && F::QUANT != QUANT_INT4) {
+    if (has_row_scales(F::QUANT)) {
         const size_t at = F::GROUPED ? factors_at(&a.w) : scales_at(a.w.rows, a.w.cols, F::QUANT);
         t.scale = ((const float *)((const char *)w + at))[out];
     }

@@ -17,11 +17,17 @@
 
 enum { THREADS = 256, OUTS = 128, ROW_BYTES = 64 };
 
+template <class F> static constexpr int tile_scales(void)
+{
+    if constexpr (F::GROUPED)
+        return F::SCALES;
+    return 16;
+}
 template <class F, int ROWS> struct stage {
     enum { W_PIECES = F::STAGE / F::STEP, X_PIECES = W_PIECES * F::PARTS };
     unsigned char w[W_PIECES][OUTS][ROW_BYTES], x[X_PIECES][ROWS][ROW_BYTES];
-    /* of 16 rows and 4 groups, then the offsets */
-    unsigned char scales[F::OFFSETS ? 2 : 1][F::GROUPED ? OUTS / 16 : 1][F::GROUPED ? 128 : 16];
+    /* of 16 rows and the groups of a step, then the offsets */
+    unsigned char scales[F::OFFSETS ? 2 : 1][F::GROUPED ? OUTS / 16 : 1][tile_scales<F>()];
 };
 
 /* Starts copying the scales, and offsets, of a step to a stage. */
@@ -30,16 +36,17 @@ static __device__ __forceinline__ void load_scales(const linear_args &a, stage<F
                                                    uint32_t step)
 {
     const uint32_t steps = k_padded(a.w.cols, F::QUANT) / F::STEP, last = (a.w.rows - 1) / 16;
-    const uint32_t i = threadIdx.x % 64, kind = threadIdx.x / 64;
-    static_assert(OUTS / 16 * 8 == 64, "16 bytes for each of 64 threads");
+    enum { EACH = F::SCALES / 16, COPIES = OUTS / 16 * EACH }; /* of 16 bytes, one by a thread */
+    const uint32_t i = threadIdx.x % COPIES, kind = threadIdx.x / COPIES;
+    static_assert(THREADS >= 2 * COPIES, "");
     if (kind > (F::OFFSETS && a.w.offsets ? 1 : 0))
         return;
-    uint32_t block = blockIdx.x * (OUTS / 16) + i / 8;
+    uint32_t block = blockIdx.x * (OUTS / 16) + i / EACH;
     block = block < last ? block : last;
     const char *scales = (const char *)a.w.data + scales_at(a.w.rows, a.w.cols, F::QUANT) +
                          kind * groups_bytes(a.w.rows, a.w.cols, F::QUANT);
-    copy_async(&s->scales[F::OFFSETS ? kind : 0][i / 8][i % 8 * 16],
-               scales + ((size_t)block * steps + step) * 128 + i % 8 * 16, true);
+    copy_async(&s->scales[F::OFFSETS ? kind : 0][i / EACH][i % EACH * 16],
+               scales + ((size_t)block * steps + step) * F::SCALES + i % EACH * 16, true);
 }
 
 /* Starts copying columns [k, k + F::STAGE) of the tile to a stage. */
@@ -82,7 +89,7 @@ static __device__ __forceinline__ void load_fragments(uint4 (&w)[2][2], part_sca
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const unsigned char *at = &s->w[from][out + 16 * m + 8 * i][16 * t];
-            if constexpr (F::GROUPED) {
+            if constexpr (F::GROUPED && !F::WHOLE) {
                 const uint32_t from = out % 8 * 16 + 8 * i;
                 const uint2 scales = *(const uint2 *)&s->scales[0][out / 16 + m][from];
                 uint2 offsets = {};
@@ -97,12 +104,48 @@ static __device__ __forceinline__ void load_fragments(uint4 (&w)[2][2], part_sca
         }
 }
 
+/* multiply_stage() where a stage is a group: its chain has the products of all pieces. */
+template <class F, int ROWS>
+static __device__ __forceinline__ void multiply_whole(const linear_args &a, const stage<F, ROWS> *s,
+                                                      typename F::T::sum (&acc)[2][ROWS / 16][4])
+{
+    enum { PIECES = stage<F, ROWS>::X_PIECES };
+    const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    const uint32_t row = warp / 4 * (ROWS / 2) + g, out = warp % 4 * 32 + g;
+    uint4 w[PIECES][2][2];
+    part_scales<F> none[2][2];
+    static_assert((int)F::STAGE == (int)F::STEP, "a stage is a step");
+#pragma unroll
+    for (int piece = 0; piece < PIECES; piece++)
+        load_fragments<F, ROWS>(w[piece], none, a, s, out, piece);
+#pragma unroll
+    for (int n = 0; n < ROWS / 16; n++) {
+        uint4 x[PIECES];
+#pragma unroll
+        for (int piece = 0; piece < PIECES; piece++)
+            x[piece] = *(const uint4 *)&s->x[piece][row + 8 * n][16 * t];
+#pragma unroll
+        for (int m = 0; m < 2; m++) {
+            const float2 scale = *(const float2 *)&s->scales[0][out / 16 + m][g * sizeof(float2)];
+            float step[4] = {};
+#pragma unroll
+            for (int piece = 0; piece < PIECES; piece++)
+                mma_pair<typename F::T>(step, w[piece][m][0], w[piece][m][1], x[piece]);
+            add_step(acc[m][n], step, {scale.x, scale.y});
+        }
+    }
+}
+
 /* Warp (wm, wn) of 4 x 2: outputs 32 wm .. + 31, rows ROWS / 2 wn .. */
 template <class F, int ROWS>
 static __device__ __forceinline__ void multiply_stage(const linear_args &a, const stage<F, ROWS> *s,
                                                       typename F::T::sum (&acc)[2][ROWS / 16][4])
 {
     enum { PIECES = stage<F, ROWS>::X_PIECES, UNROLL = F::GROUPED ? 1 : PIECES };
+    if constexpr (F::WHOLE) {
+        multiply_whole<F, ROWS>(a, s, acc);
+        return;
+    }
     const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const uint32_t row = warp / 4 * (ROWS / 2) + g;
 #pragma unroll UNROLL

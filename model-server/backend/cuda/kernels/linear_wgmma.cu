@@ -9,6 +9,7 @@ extern "C" cudaError_t linear_wgmma_launch(const struct launch *l, const void *a
         return a->w.dtype == DT_F16 ? start_end<Direct<F16>>(l, a) : start_end<Direct<Bf16>>(l, a);
     case QUANT_INT8:
     case QUANT_FP8:
+    case PACKED_E4M3:
         return linear_bytes_wgmma(l, a);
     }
     return linear_nibbles_wgmma(l, a);

@@ -232,8 +232,8 @@ launch_fn quantise_launch;
 
 /* ---------------------------------------------------------------- kv.cu */
 
-/* A layer's K and V. A block is [kv head][position][dim] numbers, then, of types that have them,
- * [kv head][position] fp32 scales. */
+/* A layer's K and V. A block is [kv head][position][kv_row_numbers()] numbers, then, of types that
+ * have them, [kv head][position] fp32 scales. Those of int4 are rotated: hadamard.cuh. */
 struct kv_view {
     char *k, *v;
     uint32_t block_bytes, scales; /* size of a block; offset of its scales, 0: none */
@@ -242,6 +242,15 @@ struct kv_view {
 };
 /* Positions of a block whose scales are copied at once: the smallest block with scales. */
 enum { SCALES_AT_ONCE = 4 };
+
+/* Numbers of a head's row in the cache: int4 has whole words. */
+static inline __host__ __device__ uint32_t kv_row_numbers(uint32_t dtype, uint32_t dim)
+{
+    return dtype == KV_I4 ? (dim + 7) & ~7u : dim;
+}
+/* The greatest power of two that divides `dim`: the number of adjacent numbers that are rotated
+ * together. */
+static inline __host__ __device__ uint32_t hadamard_size(uint32_t dim) { return dim & -dim; }
 
 struct rope_args {
     float *qkv;
@@ -257,6 +266,15 @@ struct rope_args {
     float clip;
 };
 launch_fn rope_launch;
+
+/* y = H x of each head, in runs of `size` numbers; y is [tokens][heads][dim], may be x; tokens of x
+ * are `stride` numbers apart. */
+struct hadamard_args {
+    float *y;
+    const float *x;
+    uint32_t tokens, heads, dim, size, stride, reserved;
+};
+launch_fn hadamard_launch; /* hadamard.cu */
 
 struct latent_args {
     float *q;

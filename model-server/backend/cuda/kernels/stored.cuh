@@ -12,6 +12,8 @@ static __device__ __forceinline__ float packed_at(const stored &w, const void *d
 {
     const char *groups = (const char *)data + scales_at(w.rows, w.cols, w.quant);
     const size_t at = group_at(row, k, w.cols, w.quant);
+    if (w.quant == PACKED_E4M3)
+        return f32_of_e4m3((uint8_t)code) * ((const float *)groups)[at];
     const int n = w.quant == PACKED_8  ? (int8_t)code
                   : w.quant == PACKED_4 ? (int)code - 8
                                         : (int8_t)table_numbers(w.table, code);
@@ -46,7 +48,7 @@ static __device__ __forceinline__ float stored_at(const stored &w, const void *d
 /* The scale of a row. */
 static __device__ __forceinline__ float row_scale(const stored &w, const void *data, uint32_t row)
 {
-    if (w.quant == QUANT_NONE || w.quant == QUANT_INT4)
+    if (!has_row_scales(w.quant))
         return 1.0f;
     if (is_packed(w.quant))
         return ((const float *)((const char *)data + factors_at(&w)))[row];

@@ -3,7 +3,7 @@
  * A warp reads the weights of its slice step by step: a step is 64 bytes of each of the tile's 16
  * rows. Lane (g, t) of the warp copies 16 bytes of rows g and g + 8 into the warp's slots in shared
  * memory (cp.async), `slots` - 1 steps ahead, over the ends of tiles; half of the lanes also copy 8
- * bytes of scales each. Copies in flight occupy no registers, and are awaited in order, whatever
+ * or 4 bytes of scales each. Copies in flight occupy no registers, and are awaited in order, whatever
  * the compiler does. Addresses are advanced from step to step: with weights of few bits a step has
  * little time, and computing them anew took a third of its instructions. (Loads to registers were
  * measured before: docs/results/gpu.md.) */
@@ -50,6 +50,7 @@ template <class F> static __device__ uint32_t first_step(const linear_args &a, u
  */
 struct step_weights {
     uint4 row[2], scales, offsets;
+    float2 whole; /* WHOLE: their scales */
     static __device__ __forceinline__ uint2 of_row(uint4 both, int i)
     {
         return i ? make_uint2(both.z, both.w) : make_uint2(both.x, both.y);
@@ -109,7 +110,9 @@ template <class F, class WALK = tile_walk> struct weight_ring {
         step_weights now;
         now.row[0] = *(const uint4 *)(at + lane * 16);
         now.row[1] = *(const uint4 *)(at + lane * 16 + ROW_ROOM);
-        if constexpr (F::GROUPED)
+        if constexpr (F::WHOLE)
+            now.whole = *(const float2 *)(at + lane / 4 * sizeof(float2) + 2 * ROW_ROOM);
+        else if constexpr (F::GROUPED)
             now.scales = *(const uint4 *)(at + lane / 4 * 16 + 2 * ROW_ROOM);
         if constexpr (F::OFFSETS)
             if (s.l.w.offsets)
@@ -137,8 +140,8 @@ template <class F, class WALK = tile_walk> struct weight_ring {
         if constexpr (F::GROUPED) {
             const uint32_t at = weight_row(a, walk.tile, lane / 2 % 8, lane % 2);
             groups = w + scales_at(a.w.rows, a.w.cols, F::QUANT) +
-                     2 * group_at(at, 0, a.w.cols, F::QUANT) + begin * 128 +
-                     lane / 16 * groups_bytes(a.w.rows, a.w.cols, F::QUANT);
+                     (F::WHOLE ? sizeof(float) : 2) * group_at(at, 0, a.w.cols, F::QUANT) +
+                     begin * F::SCALES + lane / 16 * groups_bytes(a.w.rows, a.w.cols, F::QUANT);
         }
     }
 
@@ -151,10 +154,14 @@ template <class F, class WALK = tile_walk> struct weight_ring {
             copy_streaming(to + lane * 16, row[0]);
             copy_streaming(to + lane * 16 + ROW_ROOM, row[1]);
             row[0] += 64, row[1] += 64;
-            if constexpr (F::GROUPED) {
+            if constexpr (F::WHOLE) {
+                if (lane < 16)
+                    copy_streaming4(to + 2 * ROW_ROOM + lane * sizeof(float), groups);
+                groups += F::SCALES;
+            } else if constexpr (F::GROUPED) {
                 if (lane < 16 || (F::OFFSETS && s.l.w.offsets))
                     copy_streaming8(to + 2 * ROW_ROOM + lane * 8, groups);
-                groups += 128;
+                groups += F::SCALES;
             }
             if (--left == 0) {
                 walk.next(s);

@@ -26,11 +26,12 @@ static __device__ __forceinline__ void stream_slice(const stream_args &s, RING *
 #pragma unroll UNROLL
     for (uint32_t k = 0; k < end; k += F::STEP) {
         const step_weights now = ring->take(s);
+        [[maybe_unused]] float step[F::WHOLE ? TILES : 1][4] = {};
 #pragma unroll
         for (int p = 0; p < F::PARTS; p++) {
             const uint4 w0 = F::widen(a.w, now.row[0], p), w1 = F::widen(a.w, now.row[1], p);
             part_scales<F> rows[2];
-            if constexpr (F::GROUPED)
+            if constexpr (F::GROUPED && !F::WHOLE)
                 for (int i = 0; i < 2; i++)
                     rows[i].take(now.of_row(now.scales, i), now.of_row(now.offsets, i), p);
 #pragma unroll
@@ -38,9 +39,16 @@ static __device__ __forceinline__ void stream_slice(const stream_args &s, RING *
                 const uint4 fragment = x[i].at(k + p * (64 / F::T::BYTES));
                 part_sums<F> sums;
                 sums.take(a.w, fragment);
-                multiply_part<F>(acc[i], w0, w1, fragment, rows, sums);
+                if constexpr (F::WHOLE)
+                    multiply_part<F>(step[i], w0, w1, fragment, rows, sums);
+                else
+                    multiply_part<F>(acc[i], w0, w1, fragment, rows, sums);
             }
         }
+        if constexpr (F::WHOLE)
+#pragma unroll
+            for (int i = 0; i < TILES; i++)
+                add_step(acc[i], step[i], {now.whole.x, now.whole.y});
     }
 }
 

@@ -22,20 +22,25 @@ enum {
 static_assert((COPY_REGISTERS + MATH * MATH_REGISTERS) * GROUP <= 65536, "a block's registers");
 
 /* Scales of the groups of a stage, as they are stored: [band][16 outputs][group]. */
-template <bool GROUPED> struct stage_scales {
-    unsigned char scales[2][BAND / 16][128];
+template <class F, bool = F::GROUPED> struct stage_scales {
+    enum { SCALES_BYTES = 2 * BAND / 16 * F::SCALES };
+    alignas(ALIGN) unsigned char scales[2][BAND / 16][F::SCALES];
 };
-template <> struct stage_scales<false> {
+template <class F> struct stage_scales<F, false> {
+    enum { SCALES_BYTES = 0 };
 };
 /* A stage: COLUMNS, in PARTS of 32; rows of x in pieces of 64 columns, rows of weights in pieces of
  * W_BYTES: two of weights in 16 bits, one of others. */
-template <class F, int ROWS> struct stage : stage_scales<F::GROUPED> {
+template <class F, int ROWS> struct stage : stage_scales<F> {
     enum {
         COLUMNS = F::PARTS == 4 ? 128 : 64,
         PARTS = COLUMNS / 32,
         W_PIECES = COLUMNS / F::PARTS * 2 / W_BYTES
     };
-    unsigned char x[COLUMNS / X_COLUMNS][ROWS][2 * X_COLUMNS], w[W_PIECES][2][BAND][W_BYTES];
+    alignas(ALIGN) unsigned char x[COLUMNS / X_COLUMNS][ROWS][2 * X_COLUMNS];
+    unsigned char w[W_PIECES][2][BAND][W_BYTES];
+    /* What is copied, without rows of x: it may be less than there is room for. */
+    enum { OTHER_BYTES = sizeof(w) + stage_scales<F>::SCALES_BYTES };
 };
 /* full[i] ends a phase when the bytes of a stage have arrived, empty[i] when no warp reads it any
  * more. */
@@ -117,11 +122,12 @@ struct weight_maps {
 template <class F> static cudaError_t map_weights(weight_maps *m, const stored &w)
 {
     const uint32_t bytes = (uint32_t)row_bytes(w.cols, w.dtype, F::QUANT);
+    const uint32_t scales = step_scales(F::QUANT) / 2; /* as numbers of 16 bits */
     cudaError_t rc = tensor_map(&m->rows, w.data, bytes / 2, w.rows, W_BYTES / 2, BAND, false);
     if (rc == cudaSuccess && F::GROUPED)
         rc = tensor_map(&m->scales, (const char *)w.data + scales_at(w.rows, w.cols, F::QUANT),
-                        k_padded(w.cols, F::QUANT) / step_columns(F::QUANT) * 64,
-                        (w.rows + 15) / 16, 64, BAND / 16, false);
+                        k_padded(w.cols, F::QUANT) / step_columns(F::QUANT) * scales,
+                        (w.rows + 15) / 16, scales, BAND / 16, false);
     return rc;
 }
 
@@ -137,7 +143,8 @@ static __device__ __forceinline__ void load_weights(const linear_args &a, stage<
                   out + i % 2 * band_apart(a));
     if constexpr (F::GROUPED)
         for (int i = 0; i < 2; i++)
-            tile_load(s->scales[i], &m->scales, full, k / 2, (out + i * band_apart(a)) / 16);
+            tile_load(s->scales[i], &m->scales, full, k / F::STEP * (F::SCALES / 2),
+                      (out + i * band_apart(a)) / 16);
 }
 
 /* ---------------------------------------------------------------- multiplying */
@@ -196,6 +203,8 @@ template <class RING, int N = RING::ROWS> struct stage_sums {
     uint32_t out;         /* the thread's, of its band */
     fragment f[2], bytes; /* bytes: weights as they are stored, unless those are f's */
     uint2 scales[2];      /* of the stage, with groups */
+    /* with WHOLE its scale and its chain */
+    float whole[2], step_sum[F::WHOLE ? ROWS / 8 : 1][4];
 
     __device__ __forceinline__ stage_sums(const stored &w, RING *r, uint32_t out)
         : w(w), r(r), out(out)
@@ -223,9 +232,14 @@ template <class RING, int N = RING::ROWS> struct stage_sums {
         }
         if constexpr (F::GROUPED)
             if (h == 0)
-                for (int i = 0; i < 2; i++)
-                    scales[i] =
-                        *(const uint2 *)&s->scales[i][out / 16][out % 8 * 16 + out / 8 % 2 * 8];
+                for (int i = 0; i < 2; i++) {
+                    const uint32_t row = out % 8 * 2 + out / 8 % 2;
+                    const unsigned char *from = &s->scales[i][out / 16][row * (F::SCALES / 16)];
+                    if constexpr (F::WHOLE)
+                        whole[i] = *(const float *)from;
+                    else
+                        scales[i] = *(const uint2 *)from;
+                }
     }
     /* Starts the products of f[h % 2]: c += them, or c = them. */
     __device__ __forceinline__ void start(float (&c)[ROWS / 8][4], int h, bool add)
@@ -278,7 +292,10 @@ template <class RING, int N = RING::ROWS> struct stage_sums {
     template <typename FN>
     __device__ __forceinline__ void step(float (&acc)[ROWS / 8][4], int h, bool first, FN other)
     {
-        if constexpr (F::GROUPED) {
+        if constexpr (F::WHOLE) {
+            step_of_whole(acc, h, other);
+            return;
+        } else if constexpr (F::GROUPED) {
             step_of_group(acc, h, other);
             return;
         }
@@ -290,6 +307,30 @@ template <class RING, int N = RING::ROWS> struct stage_sums {
         if (h == PARTS - 1)
             p.next();
         other(); /* while one group runs: the other's fragment is free */
+    }
+
+    /* A stage is a group of columns: a chain of its own, multiplied by the group's scales. */
+    template <typename FN>
+    __device__ __forceinline__ void step_of_whole(float (&acc)[ROWS / 8][4], int h, FN other)
+    {
+        if (h == 0) {
+#pragma unroll
+            for (int i = 0; i < ROWS / 8 * 4; i++)
+                unset(&step_sum[i / 4][i % 4]); /* the first product sets it */
+            load(0);
+        }
+        start(step_sum, h, h > 0);
+        if (h < PARTS - 1)
+            load(h + 1);
+        other();
+        if (h < PARTS - 1)
+            return;
+        wgmma_wait<0>();
+        r->release(p.i);
+        p.next();
+#pragma unroll
+        for (int i = 0; i < ROWS / 8; i++)
+            add_step(acc[i], step_sum[i], whole);
     }
 
     /* A part is a group of columns: a chain of its own, multiplied by the group's scales. */

@@ -66,6 +66,12 @@ static __device__ __forceinline__ void each_job(const linear_args &a, const jobs
 
 /* ---------------------------------------------------------------- the copying warpgroup */
 
+/* What is copied for a stage. */
+template <class RING> static __device__ constexpr uint32_t stage_bytes(void)
+{
+    return RING::stage::OTHER_BYTES + sizeof(RING::stage::x);
+}
+
 /* The weights of the first task's first stages, which do not depend on the kernel before. Returns
  * the number of stages. */
 template <class RING>
@@ -80,7 +86,7 @@ static __device__ __forceinline__ uint32_t copy_early(const linear_args &a, cons
     for (uint32_t k = slice_begin(a.w.cols, j.first, F::QUANT);
          k < slice_begin(a.w.cols, j.last, F::QUANT) && n < RING::STAGES;
          k += RING::stage::COLUMNS, n++) {
-        mbarrier_expect(&r->full[n], sizeof(r->at[n]));
+        mbarrier_expect(&r->full[n], stage_bytes<RING>());
         load_weights<F, RING::ROWS>(a, &r->at[n], w, &r->full[n], k, j.out);
     }
     return n;
@@ -102,7 +108,7 @@ static __device__ void copy_stages(const linear_args &a, const jobs &all, const 
             mbarrier *full = &r->full[p.i];
             if (n >= early) {
                 r->await(p.i, p.parity);
-                mbarrier_expect(full, sizeof(*s));
+                mbarrier_expect(full, stage_bytes<RING>());
                 load_weights<F, RING::ROWS>(a, s, w, full, k, j.out);
             }
             for (uint32_t i = 0; i < COLUMNS / X_COLUMNS; i++)
@@ -271,7 +277,7 @@ static cudaError_t start_tile(const struct launch *l, const linear_args *a)
     if constexpr (F::PARTS == 1)
         if (a->tile_rows == 192)
             return start<F, END, 192>(l, a);
-    if constexpr (!F::GROUPED)
+    if constexpr (!F::GROUPED || F::WHOLE)
         if (a->tile_rows == 128)
             return start<F, END, 128>(l, a);
     return start<F, END, 64>(l, a);

@@ -83,6 +83,10 @@ static inline void copy_streaming8(void *dst, const void *src)
 {
     double_copy_async(dst, src, 8, true);
 }
+static inline void copy_streaming4(void *dst, const void *src)
+{
+    double_copy_async(dst, src, 4, true);
+}
 static inline void copy_commit(void) { double_copy_commit(); }
 template <int LEFT> static inline void copy_wait(void) { double_copy_wait(LEFT); }
 
