@@ -125,7 +125,7 @@ static void compare(struct chain *c, const char *name)
     if (rc != 0)
         return;
     for (uint32_t i = 0; i < out.n_top; i++)
-        got[id[i]] = exp(lp[i]);
+        got[id[i]] = exp((double)lp[i]);
     for (int t = 0; t < V; t++) {
         if (!(fabs(got[t] - c->want[t]) <= c->bound * c->want[t] + 1e-12))
             fail_msg("%s: token %d has %g, not %g", name, t, got[t], c->want[t]);
