@@ -219,6 +219,10 @@ def test_zero_shot(classifier):
     assert sorted(g["label"] for g in text) == sorted(names)
     refused(classifier, 422, "hypothesis_template", inputs=TEXT, parameters={"candidate_labels": names, "hypothesis_template": "it is"})
     refused(classifier, 422, "candidate_labels", inputs=TEXT, parameters={"candidate_labels": []})
+    many = [f"l{i}" for i in range(1025)]
+    refused(classifier, 422, "1 to 1024 labels", inputs=TEXT, parameters={"candidate_labels": many})
+    refused(classifier, 422, "1 to 1024 labels", inputs=TEXT, parameters={"candidate_labels": ",".join(many)})
+    assert len(classifier.post("/", {"inputs": TEXT, "parameters": {"candidate_labels": ",".join(many[1:])}}).json()) == 1024
 
 
 def test_labels_of_texts(classifier):

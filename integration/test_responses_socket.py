@@ -236,6 +236,19 @@ def test_a_client_that_does_not_read_is_cut_off():
             assert text_of(ask(ws, input="[[Well.]]")) == "Well."
 
 
+@pytest.mark.parametrize("over", ["http", "socket"])
+def test_what_events_repeat_of_a_large_request_is_no_slow_client(s, over):
+    """Three events hold the request's metadata; two of them come at once."""
+    body = {"input": "[[Hi.]]", "store": False, "metadata": {"a": "x" * 1_900_000}}
+    if over == "socket":
+        with ws_of(s) as ws:
+            events = ask(ws, body)
+    else:
+        r = requests.post(s.url + "/v1/responses", json={**body, "model": "m", "stream": True}, stream=True)
+        events = [json.loads(line[6:]) for line in r.iter_lines(1 << 16) if line.startswith(b"data: ")]
+    assert text_of(events) == "Hi." and [len(e["response"]["metadata"]["a"]) for e in events if "response" in e] == [1_900_000] * 3
+
+
 def test_many_connections_at_a_time(s):
     """Each with its own order; those that leave in the middle do not disturb the others."""
     opened = [ws_of(s) for _ in range(40)]

@@ -73,7 +73,7 @@ static void add_category(struct pattern_parser *q, struct chars *c, uint32_t set
         fail(q, "too complex");
 }
 
-/* After \p or \P: {L}, {Lu}, or one letter. */
+/* After \p or \P: {L}, {Lu}, {Letter}, {gc=L}, or one letter. */
 static void property(struct pattern_parser *q, struct chars *c)
 {
     size_t from = q->at, n = 1;
@@ -85,7 +85,7 @@ static void property(struct pattern_parser *q, struct chars *c)
     } else if (more(q)) {
         q->at++;
     }
-    uint32_t set = from + n <= q->n && n ? uni_category_set(q->text + from, n) : 0;
+    uint32_t set = from + n <= q->n && n ? pattern_category(q->text + from, n) : 0;
     if (!set)
         fail(q, "a \\p with an unknown general category");
     else
@@ -116,7 +116,8 @@ static uint32_t hex(struct pattern_parser *q, int digits)
 /* After the backslash: one character, or a set in *set (then the result is 0). */
 static uint32_t escape(struct pattern_parser *q, struct chars *set)
 {
-    static const char plain[] = "tnrfv0ae", value[] = "\t\n\r\f\v\0\a\x1b";
+    static const char plain[] = "tnrfv0ae", value[] = "\t\n\r\f\v\0\a\x1b",
+                      letters[] = "abcdefghijklmnopqrstuvwxyz";
     if (!more(q))
         return (uint32_t)fail(q, "a backslash without anything behind it");
     char c = peek(q);
@@ -138,6 +139,10 @@ static uint32_t escape(struct pattern_parser *q, struct chars *set)
     if (named) {
         q->at++;
         return (uint8_t)value[named - plain];
+    }
+    if (c == 'c' && q->at + 1 < q->n && strchr(letters, q->text[q->at + 1] | 0x20)) {
+        q->at += 2; /* a control character by its letter */
+        return (uint32_t)q->text[q->at - 1] & 31;
     }
     if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '1' && c <= '9'))
         return (uint32_t)fail(q, c >= '1' && c <= '9' ? "a back reference" : "an unknown escape");

@@ -3,7 +3,10 @@
 #include "common/tokenizer/unicode.h"
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <utf8proc.h>
+
+enum { NEXT_LINE = 0x85, BYTE_ORDER_MARK = 0xfeff };
 
 /* Code points at which the category changes: all code points are scanned once per process. */
 static struct category_run {
@@ -43,6 +46,78 @@ void pattern_add_category(struct term_pool *p, struct chars *c, uint32_t set)
     chars_tidy(c);
 }
 
+/* Unicode 16, PropertyValueAliases.txt: long names of the categories, and the short ones. */
+static const char *const aliases[][2] = {
+    {"Cased_Letter", "LC"},
+    {"Close_Punctuation", "Pe"},
+    {"Connector_Punctuation", "Pc"},
+    {"Control", "Cc"},
+    {"cntrl", "Cc"},
+    {"Currency_Symbol", "Sc"},
+    {"Dash_Punctuation", "Pd"},
+    {"Decimal_Number", "Nd"},
+    {"digit", "Nd"},
+    {"Enclosing_Mark", "Me"},
+    {"Final_Punctuation", "Pf"},
+    {"Format", "Cf"},
+    {"Initial_Punctuation", "Pi"},
+    {"Letter", "L"},
+    {"Letter_Number", "Nl"},
+    {"Line_Separator", "Zl"},
+    {"Lowercase_Letter", "Ll"},
+    {"Mark", "M"},
+    {"Combining_Mark", "M"},
+    {"Math_Symbol", "Sm"},
+    {"Modifier_Letter", "Lm"},
+    {"Modifier_Symbol", "Sk"},
+    {"Nonspacing_Mark", "Mn"},
+    {"Number", "N"},
+    {"Open_Punctuation", "Ps"},
+    {"Other", "C"},
+    {"Other_Letter", "Lo"},
+    {"Other_Number", "No"},
+    {"Other_Punctuation", "Po"},
+    {"Other_Symbol", "So"},
+    {"Paragraph_Separator", "Zp"},
+    {"Private_Use", "Co"},
+    {"Punctuation", "P"},
+    {"punct", "P"},
+    {"Separator", "Z"},
+    {"Space_Separator", "Zs"},
+    {"Spacing_Mark", "Mc"},
+    {"Symbol", "S"},
+    {"Titlecase_Letter", "Lt"},
+    {"Unassigned", "Cn"},
+    {"Uppercase_Letter", "Lu"},
+};
+
+static bool is(const char *text, size_t n, const char *name)
+{
+    return strlen(name) == n && !memcmp(text, name, n);
+}
+
+uint32_t pattern_category(const char *text, size_t n)
+{
+    static const char *const keys[] = {"gc=", "General_Category="};
+    for (int i = 0; i < 2; i++) {
+        size_t len = strlen(keys[i]);
+        if (n > len && !memcmp(text, keys[i], len)) {
+            text += len;
+            n -= len;
+            break;
+        }
+    }
+    for (size_t i = 0; i < sizeof(aliases) / sizeof(*aliases); i++)
+        if (is(text, n, aliases[i][0])) {
+            text = aliases[i][1];
+            n = strlen(text);
+            break;
+        }
+    if (is(text, n, "LC"))
+        return 1u << UNI_LU | 1u << UNI_LL | 1u << UNI_LT;
+    return uni_category_set(text, n);
+}
+
 void pattern_add_shorthand(struct term_pool *p, struct chars *c, char letter, bool unicode)
 {
     if (unicode && letter != 's') {
@@ -61,9 +136,11 @@ void pattern_add_shorthand(struct term_pool *p, struct chars *c, char letter, bo
     if (letter == 's') {
         chars_add(c, '\t', '\r');
         chars_add(c, ' ', ' ');
-        for (uint32_t cp = 0x80; unicode && cp <= 0x3000; cp++)
-            if (uni_white(cp))
+        for (uint32_t cp = 0x80; cp <= 0x3000; cp++)
+            if (uni_white(cp) && (unicode || cp != NEXT_LINE))
                 chars_add(c, cp, cp);
+        if (!unicode)
+            chars_add(c, BYTE_ORDER_MARK, BYTE_ORDER_MARK);
     }
 }
 

@@ -143,9 +143,9 @@ static void fixed_terms(struct schema *s)
 
 term schema_term(struct term_pool *p, const cJSON *root, enum json_layout layout, struct err *e)
 {
-    struct schema s = {
-        .p = p, .root = root, .layout = layout, .e = e, .has_ids = schema_has_ids(root)};
+    struct schema s = {.p = p, .root = root, .layout = layout, .e = e, .draft = schema_draft(root)};
     struct conj c = {.n = 0};
+    s.has_ids = schema_has_ids(root, s.draft);
     s.closed = cJSON_IsTrue(json_get(root, "x-closed"));
     fixed_terms(&s);
     conj_add(&s, &c, root);

@@ -39,17 +39,40 @@ static void add_item(struct schema *s, struct conj *of, const cJSON *node, int i
     conj_add(s, of, one);
 }
 
-/* unevaluatedItems of at[i]: applies to elements that no schema under it evaluates. `contains`
- * evaluates too, but which elements is unknown here. */
-static void add_unevaluated_item(struct schema *s, struct conj *of, const struct conj *c, int i,
-                                 uint64_t speak)
+/* Does unevaluatedItems of at[i] apply to an element that the schemas of `speak` evaluate? */
+static bool left_over(const struct conj *c, int i, uint64_t speak)
 {
-    const cJSON *rest = cJSON_GetObjectItemCaseSensitive(c->at[i], "unevaluatedItems");
-    for (int k = 0; rest && k < c->n; k++)
+    if (!cJSON_GetObjectItemCaseSensitive(c->at[i], "unevaluatedItems"))
+        return false;
+    for (int k = 0; k < c->n; k++)
         if (c->under[k] >> i & 1 && !is_made(c->at[k]) &&
             (speak >> k & 1 || (k != i && json_get(c->at[k], "unevaluatedItems"))))
-            return;
-    conj_add(s, of, rest);
+            return false;
+    return true;
+}
+
+/* An element that satisfies `of`, and unevaluatedItems of at[from] and the following. `contains` of
+ * a schema under it evaluates the elements that satisfy it (not in draft 2019-09), so these are
+ * alternatives. */
+static term unevaluated(struct schema *s, const struct conj *c, const struct conj *of, int from,
+                        uint64_t speak)
+{
+    while (from < c->n && !left_over(c, from, speak))
+        from++;
+    if (from >= c->n || s->failed)
+        return schema_value(s, of);
+    struct conj more = *of;
+    conj_add(s, &more, cJSON_GetObjectItemCaseSensitive(c->at[from], "unevaluatedItems"));
+    term t = unevaluated(s, c, &more, from + 1, speak);
+    for (int k = 0; s->draft > 2019 && k < c->n; k++) {
+        const cJSON *contains = cJSON_GetObjectItemCaseSensitive(c->at[k], "contains");
+        if (!contains || is_made(c->at[k]) || !(c->under[k] >> from & 1))
+            continue;
+        more = *of;
+        conj_add(s, &more, contains);
+        t = term_alt(s->p, t, unevaluated(s, c, &more, from + 1, speak));
+    }
+    return t;
 }
 
 /* Element i; for i past all prefixes: every further one. `also`: an additional schema. */
@@ -62,10 +85,8 @@ static term element(struct schema *s, const struct conj *c, int i, const cJSON *
         add_item(s, &of, c->at[k], i, &covered);
         speak |= (uint64_t)covered << k;
     }
-    for (int k = 0; c->unevaluated && k < c->n; k++)
-        add_unevaluated_item(s, &of, c, k, speak);
     conj_add(s, &of, also);
-    return schema_value(s, &of);
+    return c->unevaluated ? unevaluated(s, c, &of, 0, speak) : schema_value(s, &of);
 }
 
 static term any_value(struct schema *s, const cJSON *also)
@@ -229,8 +250,6 @@ static term also_lists(struct schema *s, const struct conj *c, term inside, uint
         const cJSON *of = cJSON_GetObjectItemCaseSensitive(c->at[i], "contains");
         if (!of)
             continue;
-        if (c->unevaluated)
-            return schema_fail(s, of, "`contains` beside `unevaluatedItems` is not supported");
         term own = containing(s, c, c->at[i], !n);
         /* lists that contain the element also have valid elements */
         inside = plain && !made_get(c->at[i], MADE_FROM) ? own : term_and(s->p, inside, own);

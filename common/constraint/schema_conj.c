@@ -86,10 +86,10 @@ static void widen(struct conj *c, int i, uint64_t under)
 
 static void add_parts(struct schema *s, struct conj *c, const cJSON *node, uint64_t under)
 {
-    static const char *const refs[] = {"$ref", "$dynamicRef"};
+    static const char *const refs[] = {"$ref", "$dynamicRef", "$recursiveRef"};
     const cJSON *all = json_get(node, "allOf"), *kid;
     const cJSON *no = cJSON_GetObjectItemCaseSensitive(node, "not");
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         if (json_get(node, refs[i]))
             conj_add_under(s, c, schema_resolve(s, json_get(node, refs[i])), under);
     if (all && !cJSON_IsArray(all))
@@ -125,11 +125,9 @@ void conj_add_under(struct schema *s, struct conj *c, const cJSON *node, uint64_
         schema_fail(s, node, "neither an object nor a boolean");
         return;
     }
-    if (cJSON_IsTrue(json_get(node, "nullable"))) {
-        node = schema_made(s, MADE_NULLABLE, node);
-        if (!node)
-            return;
-    }
+    node = schema_heeded(s, node);
+    if (!node)
+        return;
     int i = find(c, node);
     if (i >= 0) {
         widen(c, i, under);

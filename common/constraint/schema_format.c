@@ -1,6 +1,7 @@
 /* schema_format.c - `format` as patterns: a subset of each format. docs/decisions/constraints.md
  * lists what they exclude. */
 #include "common/constraint/schema_impl.h"
+#include <assert.h>
 #include <string.h>
 
 /* RFC 3339; years from 0001. */
@@ -13,6 +14,10 @@
 #define OFFSET      "(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
 #define TIME        "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d" SPLIT OFFSET
 #define LEAP_SECOND "23:59:60" SPLIT "(?:[Zz]|[+-]00:00)"
+
+#define DAY   "\\d{4}-\\d\\d-\\d\\d"
+#define CLOCK "\\d\\d:\\d\\d:\\d\\d" ANY
+#define ANY   "[\\d\\D]+"
 
 #define COUNT "\\d{1,9}"
 #define HOURS "T(?:" COUNT "H(?:" COUNT "M(?:" COUNT "S)?)?|" COUNT "M(?:" COUNT "S)?|" COUNT "S)"
@@ -53,8 +58,9 @@
 #define SEGMENTS(more) "(?:/" CHAR(more, ":@") "*)*"
 #define ROOTED(more)   "/(?:" CHAR(more, ":@") "+" SEGMENTS(more) ")?"
 #define TAIL(more)     "(?:\\?" CHAR(more, ":@/?") "*)?(?:#" CHAR(more, ":@/?") "*)?"
+#define SCHEME         "[A-Za-z][A-Za-z0-9+.-]*:"
 #define FULL(more)                                                                                 \
-    "[A-Za-z][A-Za-z0-9+.-]*:(?:" AUTHORITY(more)                                                  \
+    SCHEME "(?:" AUTHORITY(more)                                                                   \
         SEGMENTS(more) "|" ROOTED(more) "|" CHAR(more, ":@") "+" SEGMENTS(more) "|)" TAIL(more)
 #define RELATIVE(more)                                                                             \
     "(?:" AUTHORITY(more)                                                                          \
@@ -80,31 +86,35 @@
 #define GROUP(a)  "\\((?:\\?:)?" a "\\)"
 #define REGEX     CHOICE(PLAIN "|" GROUP(CHOICE(PLAIN "|" GROUP(CHOICE(PLAIN)))))
 
-/* `most`: maximum number of characters, also of `head`; 0: unlimited. */
+/* Every text of a format matches `beyond`, which may match others, too: `not` allows only the rest.
+ * NULL: `pattern` excludes nothing; "": no such pattern is of use. `most`: maximum number of
+ * characters, also of `head`; 0: unlimited. */
 static const struct {
-    const char *name, *pattern;
+    const char *name, *pattern, *beyond;
     const char *head; /* a prefix; NULL: none */
     uint32_t most, head_most;
 } formats[] = {
-    {"date", DATE, NULL, 0, 0},
-    {"time", TIME "|" LEAP_SECOND, NULL, 0, 0},
-    {"date-time", DATE "[Tt]" TIME "|" YEAR "-(?:06-30|12-31)[Tt]" LEAP_SECOND, NULL, 0, 0},
-    {"duration", "P(?:" COUNT "W|" DAYS "(?:" HOURS ")?|" HOURS ")", NULL, 0, 0},
-    {"uuid", "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", NULL, 0, 0},
-    {"email", "@(?:" HOST "|" LITERAL ")", LOCAL, 190, 64},
-    {"idn-email", "@" IDN_HOST, LOCAL "|" LETTER "{1,15}", 0, 64},
-    {"hostname", HOST, NULL, 253, 0},
-    {"idn-hostname", IDN_HOST, NULL, 0, 0},
-    {"ipv4", IPV4, NULL, 0, 0},
-    {"ipv6", IPV6, NULL, 0, 0},
-    {"uri", FULL(""), NULL, 0, 0},
-    {"uri-reference", FULL("") "|" RELATIVE(""), NULL, 0, 0},
-    {"iri", FULL(UCS), NULL, 0, 0},
-    {"iri-reference", FULL(UCS) "|" RELATIVE(UCS), NULL, 0, 0},
-    {"uri-template", TEMPLATE, NULL, 0, 0},
-    {"json-pointer", POINTER, NULL, 0, 0},
-    {"relative-json-pointer", "(?:0|[1-9]\\d{0,8})(?:#|" POINTER ")", NULL, 0, 0},
-    {"regex", REGEX, NULL, 0, 0},
+    {"date", DATE, DAY, NULL, 0, 0},
+    {"time", TIME "|" LEAP_SECOND, CLOCK, NULL, 0, 0},
+    {"date-time", DATE "[Tt]" TIME "|" YEAR "-(?:06-30|12-31)[Tt]" LEAP_SECOND, DAY ANY, NULL, 0,
+     0},
+    {"duration", "P(?:" COUNT "W|" DAYS "(?:" HOURS ")?|" HOURS ")", "[Pp]" ANY, NULL, 0, 0},
+    {"uuid", "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", NULL, NULL, 0, 0},
+    {"email", "@(?:" HOST "|" LITERAL ")", ANY "@" ANY, LOCAL, 190, 64},
+    {"idn-email", "@" IDN_HOST, ANY "@" ANY, LOCAL "|" LETTER "{1,15}", 0, 64},
+    {"hostname", HOST, "[A-Za-z0-9._-]+", NULL, 253, 0},
+    {"idn-hostname", IDN_HOST, "[^\\x00- !-,/:-@\\[-`{-\\x7f]+", NULL, 0, 0},
+    {"ipv4", IPV4, NULL, NULL, 0, 0},
+    {"ipv6", IPV6, NULL, NULL, 0, 0},
+    {"uri", FULL(""), SCHEME "[!-~]*", NULL, 0, 0},
+    {"uri-reference", FULL("") "|" RELATIVE(""), "[!-~]*", NULL, 0, 0},
+    {"iri", FULL(UCS), SCHEME "[^\\x00- ]*", NULL, 0, 0},
+    {"iri-reference", FULL(UCS) "|" RELATIVE(UCS), "[^\\x00- ]*", NULL, 0, 0},
+    {"uri-template", TEMPLATE, "[^\\x00- \"<>\\\\^`]*", NULL, 0, 0},
+    {"json-pointer", POINTER, NULL, NULL, 0, 0},
+    {"relative-json-pointer", "(?:0|[1-9]\\d{0,8})(?:#|" POINTER ")", "\\d+(?:#|" POINTER ")", NULL,
+     0, 0},
+    {"regex", REGEX, "", NULL, 0, 0},
 };
 
 static term part(struct schema *s, const char *pattern, uint32_t most)
@@ -113,16 +123,39 @@ static term part(struct schema *s, const char *pattern, uint32_t most)
     return most ? term_and(s->p, t, term_repeat(s->p, s->char_once, 0, most)) : t;
 }
 
-term schema_format(struct schema *s, const cJSON *format)
+/* The row of a format; -1: it describes meaning, not syntax. */
+static int row_of(const cJSON *format)
 {
     const char *name = cJSON_GetStringValue(format);
-    for (size_t i = 0; name && i < sizeof(formats) / sizeof(*formats); i++) {
-        if (strcmp(formats[i].name, name) != 0)
-            continue;
-        term t = part(s, formats[i].pattern, formats[i].most);
-        if (formats[i].head)
-            t = term_cat(s->p, part(s, formats[i].head, formats[i].head_most), t);
-        return t == TERM_NONE ? schema_fail(s, format, "this `format` is too complex") : t;
-    }
-    return TERM_EMPTY; /* other formats describe meaning, not syntax */
+    for (size_t i = 0; name && i < sizeof(formats) / sizeof(*formats); i++)
+        if (!strcmp(formats[i].name, name))
+            return (int)i;
+    return -1;
+}
+
+term schema_format(struct schema *s, const cJSON *format)
+{
+    const int i = row_of(format);
+    if (i < 0)
+        return TERM_EMPTY;
+    term t = part(s, formats[i].pattern, formats[i].most);
+    if (formats[i].head)
+        t = term_cat(s->p, part(s, formats[i].head, formats[i].head_most), t);
+    return t == TERM_NONE ? schema_fail(s, format, "this `format` is too complex") : t;
+}
+
+enum format_not schema_format_not(const cJSON *format)
+{
+    const int i = row_of(format);
+    return i < 0                                      ? FORMAT_NEVER_VIOLATED
+           : formats[i].beyond && !*formats[i].beyond ? FORMAT_NOT_DENIABLE
+                                                      : FORMAT_DENIABLE;
+}
+
+term schema_not_format(struct schema *s, const cJSON *format)
+{
+    const int i = row_of(format);
+    assert(schema_format_not(format) == FORMAT_DENIABLE);
+    return term_not(s->p, formats[i].beyond ? part(s, formats[i].beyond, 0)
+                                            : part(s, formats[i].pattern, 0));
 }

@@ -28,6 +28,7 @@ struct conj {
 struct schema {
     struct term_pool *p;
     const cJSON *root;
+    int draft;   /* of JSON Schema, as `$schema` of the root says: 4, 6, 7, 2019 or 2020 */
     bool closed; /* keywords imply their type, and listed properties are the only ones */
     struct rule {
         const cJSON **at; /* [n], sorted by address */
@@ -73,20 +74,22 @@ void schema_indent(struct schema *s, int by);
 /* schema.c: `inside` between brackets with white space; returns to the outer level. */
 term schema_enclosed(struct schema *s, const char *open, term inside, const char *close);
 
-/* schema_ref.c: the target of `$ref` or `$dynamicRef`; NULL after an error. */
+/* schema_ref.c: the target of `$ref`, `$dynamicRef` or `$recursiveRef`; NULL after an error. */
 const cJSON *schema_resolve(struct schema *s, const cJSON *ref);
-bool schema_has_ids(const cJSON *root); /* below the root */
+bool schema_has_ids(const cJSON *root, int draft); /* below the root */
+int schema_draft(const cJSON *root);               /* struct schema's `draft` */
 
 /* schema_made.c: schemas derived from others, in simpler keywords. `s` owns them, and each is
  * derived once; parts of others are included by reference. made_origin() resolves such a reference.
  * All return NULL after an error. */
 enum made_kind {
-    MADE_STRING,  /* any string; `of` is unused */
-    MADE_OBJECT,  /* any object; `of` is unused */
-    MADE_NOT,     /* instances that violate `of` */
-    MADE_IF,      /* if, then, else as alternatives */
-    MADE_DEPEND,  /* dependentRequired, dependentSchemas, dependencies as alternatives */
-    MADE_NULLABLE /* null, or `of` without its `nullable` */
+    MADE_STRING,   /* any string; `of` is unused */
+    MADE_OBJECT,   /* any object; `of` is unused */
+    MADE_NOT,      /* instances that violate `of` */
+    MADE_IF,       /* if, then, else as alternatives */
+    MADE_DEPEND,   /* dependentRequired, dependentSchemas, dependencies as alternatives */
+    MADE_NULLABLE, /* null, or `of` without its `nullable` */
+    MADE_REF       /* the `$ref` of `of` alone */
 };
 cJSON *made_new(struct schema *s);
 cJSON *made_ref(struct schema *s, const cJSON *node);
@@ -103,12 +106,16 @@ bool is_made(const cJSON *node);
 #define MADE_FRACTION     "\001fraction"    /* a number that is not an integer */
 #define MADE_NOT_MULTIPLE "\001notMultiple" /* not a multiple of this */
 #define MADE_NOT_PATTERN  "\001notPattern"
+#define MADE_NOT_FORMAT   "\001notFormat"
 /* {key, value}: a property that no other keyword covers satisfies this */
 #define MADE_MUST "\001must"
 #define MADE_FROM "\001from" /* `contains` counts items from this index on */
 const cJSON *made_get(const cJSON *node, const char *key);
 const cJSON *schema_made(struct schema *s, enum made_kind kind, const cJSON *of);
 void schema_made_free(struct schema *s);
+/* What its dialect makes of `node`: its `$ref` alone (up to draft 7), null as an alternative to it
+ * (OpenAPI's `nullable`), or `node` itself. NULL after an error. */
+const cJSON *schema_heeded(struct schema *s, const cJSON *node);
 /* schema_not.c */
 cJSON *schema_negation(struct schema *s, const cJSON *of);
 
@@ -149,6 +156,17 @@ term number_other(struct term_pool *p, const struct decimal *v); /* not equal to
 term number_multiple(struct term_pool *p, const struct decimal *of);
 /* schema_format.c: the inside of a string; TERM_EMPTY: a format that does not constrain text */
 term schema_format(struct schema *s, const cJSON *format);
+/* Whether strings that violate a format can be described, and the inside of such strings: those
+ * that the format certainly excludes. Only for FORMAT_DENIABLE. */
+enum format_not { FORMAT_NEVER_VIOLATED, FORMAT_NOT_DENIABLE, FORMAT_DENIABLE };
+enum format_not schema_format_not(const cJSON *format);
+term schema_not_format(struct schema *s, const cJSON *format);
+/* schema_distinct.c: n >= 2 pairs with different keys, separated by commas; `pair` is one of them.
+ * The keys differ at the first place where keys may differ, and their bytes there ascend or
+ * descend: other lists of different keys are left out. TERM_NONE: there are none, or n is above
+ * SCHEMA_MOST_DISTINCT. */
+enum { SCHEMA_MOST_DISTINCT = 4 };
+term schema_distinct(struct schema *s, term pair, uint32_t n);
 /* schema_shape.c */
 term schema_object(struct schema *s, const struct conj *c);
 /* schema_array.c. A list: lo to hi items, separated by commas; not `first`: with a leading

@@ -194,6 +194,10 @@ const cJSON *schema_made(struct schema *s, enum made_kind kind, const cJSON *of)
     case MADE_NULLABLE:
         schema = make_nullable(s, of);
         break;
+    case MADE_REF:
+        schema = made_new(s);
+        made_put(s, schema, "$ref", made_ref(s, json_get(of, "$ref")));
+        break;
     }
     if (s->failed) {
         cJSON_Delete(schema);
@@ -201,6 +205,31 @@ const cJSON *schema_made(struct schema *s, enum made_kind kind, const cJSON *of)
     }
     s->made[s->n_made++] = (struct made){kind, of, schema};
     return schema;
+}
+
+/* Does anything besides annotations stand beside a `$ref`? */
+static bool has_siblings(const cJSON *node)
+{
+    static const char *const without_effect[] = {"$ref",     "description", "title",   "$comment",
+                                                 "examples", "default",     "$schema", NULL};
+    const cJSON *kid;
+    cJSON_ArrayForEach(kid, node)
+    {
+        int i = 0;
+        while (without_effect[i] && strcmp(without_effect[i], kid->string) != 0)
+            i++;
+        if (!without_effect[i])
+            return true;
+    }
+    return false;
+}
+
+const cJSON *schema_heeded(struct schema *s, const cJSON *node)
+{
+    if (s->draft <= 7 && !is_made(node) && cJSON_IsString(json_get(node, "$ref")) &&
+        has_siblings(node))
+        return schema_made(s, MADE_REF, node);
+    return cJSON_IsTrue(json_get(node, "nullable")) ? schema_made(s, MADE_NULLABLE, node) : node;
 }
 
 void schema_made_free(struct schema *s)

@@ -158,6 +158,24 @@ static void not_pattern(struct negation *g)
     add(g, part);
 }
 
+static void unsupported(struct negation *g);
+
+static void not_format(struct negation *g)
+{
+    cJSON *part;
+    switch (schema_format_not(g->v)) {
+    case FORMAT_NEVER_VIOLATED:
+        break;
+    case FORMAT_NOT_DENIABLE:
+        unsupported(g);
+        break;
+    case FORMAT_DENIABLE:
+        part = typed(g, "string");
+        made_put(g->s, part, MADE_NOT_FORMAT, made_ref(g->s, g->v));
+        add(g, part);
+    }
+}
+
 /* `then`: what a number beyond the bound satisfies; with draft 4's boolean, including the bound. */
 static void not_bound(struct negation *g, const char *then, const char *strict, const char *at)
 {
@@ -406,7 +424,7 @@ static const struct {
     {"minLength", not_min_length},
     {"maxLength", not_max_length},
     {"pattern", not_pattern},
-    {"format", unsupported},
+    {"format", not_format},
     {"minimum", not_minimum},
     {"maximum", not_maximum},
     {"exclusiveMinimum", not_above},
@@ -438,16 +456,19 @@ static const struct {
     {"if", not_if},
     {"$ref", not_ref},
     {"$dynamicRef", not_ref},
+    {"$recursiveRef", not_ref},
     {MADE_EXCEPT, unsupported},
     {MADE_FRACTION, unsupported},
     {MADE_NOT_MULTIPLE, unsupported},
     {MADE_NOT_PATTERN, unsupported},
+    {MADE_NOT_FORMAT, unsupported},
     {MADE_MUST, unsupported},
     {MADE_FROM, unsupported},
 };
 
 cJSON *schema_negation(struct schema *s, const cJSON *of)
 {
+    of = schema_heeded(s, of); /* NULL after an error: no keywords */
     struct negation g = {.s = s, .node = of, .any = made_list(s)};
     const cJSON *kid;
     cJSON *made = made_new(s);

@@ -73,6 +73,31 @@ static enum holds holds(const cJSON *v)
     return NOTHING;
 }
 
+int schema_draft(const cJSON *root)
+{
+    static const struct {
+        const char *part;
+        int draft;
+    } rows[] = {
+        {"draft-03", 4}, {"draft-04", 4}, {"draft-06", 6}, {"draft-07", 7}, {"2019-09", 2019}};
+    const char *uri = json_str(root, "$schema", "");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        if (strstr(uri, rows[i].part))
+            return rows[i].draft;
+    return 2020;
+}
+
+static const char *id_key(int draft) { return draft == 4 ? "id" : "$id"; }
+
+/* The identifier of a schema, under the draft's name; NULL: none, or one beside a `$ref` that hides
+ * it. */
+static const char *id_of(const struct schema *s, const cJSON *at)
+{
+    if (s->draft <= 7 && json_get(at, "$ref"))
+        return NULL;
+    return json_str(at, id_key(s->draft), NULL);
+}
+
 /* A traversal of the document. */
 struct ref_walk {
     struct schema *s;
@@ -82,12 +107,15 @@ struct ref_walk {
     const cJSON *found;
     char base[MAX_URI]; /* of `ref`, when found */
     int dynamic;        /* number of dynamic anchors with this name */
+    int recursive;      /* number of schemas with `$recursiveAnchor` */
 };
 
 static bool has_anchor(struct ref_walk *w, const cJSON *at)
 {
     const char *own = json_str(at, "$anchor", NULL);
-    const char *dynamic = json_str(at, "$dynamicAnchor", NULL);
+    const char *dynamic = json_str(at, "$dynamicAnchor", NULL), *id = id_of(w->s, at);
+    if (w->anchor && id && *id == '#' && !strcmp(id + 1, w->anchor)) /* up to draft 7 */
+        return true;
     if (dynamic && w->anchor && !strcmp(dynamic, w->anchor)) {
         w->dynamic++;
         return true;
@@ -109,9 +137,10 @@ static void walk_under(struct ref_walk *w, const cJSON *v, enum holds how, const
 static void walk(struct ref_walk *w, const cJSON *at, const char *base)
 {
     char *own = NULL;
-    const char *id = json_str(at, "$id", NULL);
+    const char *id = id_of(w->s, at);
     const cJSON *kid;
     term_work(w->s->p, 1);
+    w->recursive += cJSON_IsTrue(json_get(at, "$recursiveAnchor"));
     if (id && *id != '#') {
         if (!(own = malloc(MAX_URI))) {
             term_no_memory(w->s->p);
@@ -138,10 +167,11 @@ static void walk(struct ref_walk *w, const cJSON *at, const char *base)
     free(own);
 }
 
-bool schema_has_ids(const cJSON *at)
+bool schema_has_ids(const cJSON *at, int draft)
 {
     const cJSON *kid;
-    cJSON_ArrayForEach(kid, at) if (json_str(kid, "$id", NULL) || schema_has_ids(kid)) return true;
+    cJSON_ArrayForEach(kid, at) if (json_str(kid, id_key(draft), NULL) ||
+                                    schema_has_ids(kid, draft)) return true;
     return false;
 }
 
@@ -202,7 +232,8 @@ const cJSON *schema_resolve(struct schema *s, const cJSON *ref)
             return at ? at : (schema_fail(s, ref, "an unresolved reference"), NULL);
         }
     }
-    join(w.base, "", json_str(s->root, "$id", "")); /* if it is under no known keyword */
+    const char *id = id_of(s, s->root);
+    join(w.base, "", id ? id : ""); /* if it is under no known keyword */
     walk(&w, s->root, "");
     struct ref_walk where = {.s = s, .uri = NULL};
     char uri[MAX_URI];
@@ -220,6 +251,9 @@ const cJSON *schema_resolve(struct schema *s, const cJSON *ref)
         if (all.dynamic > 1)
             return schema_fail(s, ref, "`$dynamicRef` with several anchors is not supported"), NULL;
     }
+    if (ref->string && !strcmp(ref->string, "$recursiveRef") && where.recursive > 1 &&
+        cJSON_IsTrue(json_get(at, "$recursiveAnchor")))
+        return schema_fail(s, ref, "`$recursiveRef` with several anchors is not supported"), NULL;
     if (!at && *to != '#')
         return schema_fail(s, ref, "only references inside the schema are supported"), NULL;
     return at ? at : (schema_fail(s, ref, "an unresolved reference"), NULL);

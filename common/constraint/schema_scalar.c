@@ -48,6 +48,8 @@ static term inside_of(struct schema *s, const cJSON *node)
     }
     if ((pattern = made_get(node, MADE_NOT_PATTERN)) && !s->failed)
         t = term_and(s->p, t, term_not(s->p, pattern_of(s, pattern)));
+    if ((format = made_get(node, MADE_NOT_FORMAT)) && !s->failed)
+        t = term_and(s->p, t, schema_not_format(s, format));
     cJSON_ArrayForEach(kid, made_get(node, MADE_EXCEPT)) if (cJSON_IsString(kid)) t = term_and(
         s->p, t, term_not(s->p, chars_json_text(s->p, kid->valuestring, strlen(kid->valuestring))));
     return t;

@@ -26,6 +26,7 @@ struct object_shape {
     term must[MAX_MUST]; /* such pairs, of which one must come last */
     int n_must;
     uint32_t lo, hi;
+    bool distinct; /* `lo` needs more than one unnamed pair */
 };
 
 static uint32_t property(struct schema *s, struct object_shape *o, const char *name,
@@ -277,9 +278,15 @@ static term trailing(struct schema *s, const struct object_shape *o, uint32_t ha
     uint32_t hi = o->hi == TERM_UNBOUNDED ? o->hi : o->hi < have ? 0 : o->hi - have;
     if (o->hi != TERM_UNBOUNDED && o->hi < have)
         return TERM_NONE;
-    if (lo > 1) /* a repeated key would count once */
-        return TERM_NONE;
     term t = schema_list(s, o->others, !have, lo, hi), must = TERM_ALL;
+    if (lo > 1 && !o->distinct) /* a repeated key would count once */
+        return TERM_NONE;
+    if (lo > 1 && lo <= hi) {
+        t = schema_distinct(s, o->others, lo);
+        t = have ? term_cat(s->p, s->comma, t) : t;
+        t = term_cat(s->p, t,
+                     schema_list(s, o->others, false, 0, hi == TERM_UNBOUNDED ? hi : hi - lo));
+    }
     for (int i = 0; i < o->n_must; i++)
         must = term_and(s->p, must, o->must[i]);
     if (!o->n_must)
@@ -362,19 +369,22 @@ static term inside_object(struct schema *s, struct object_shape *o)
     return t;
 }
 
-/* Two unnamed properties may be one, whose last value counts, so `minProperties` can require one of
- * them only. Refused if the named ones are too few. Negations leave such alternatives out. */
-static void check_least(struct schema *s, const struct conj *c, const struct object_shape *o)
+/* Two unnamed properties may be one, whose last value counts, so `minProperties` can require few of
+ * them only, and does so where the named ones are too few. Refused if that is not enough; negations
+ * leave such alternatives out. */
+static void check_least(struct schema *s, const struct conj *c, struct object_shape *o)
 {
-    uint32_t most = 1;
+    uint32_t named = 0;
     if (o->lo <= 1 || o->hi < o->lo || !term_possible(s->p, o->others))
         return;
     for (uint32_t i = 0; i < o->n; i++)
-        most += o->pair[i] != TERM_NONE;
-    for (int i = 0; i < c->n && most < o->lo; i++) {
+        named += o->pair[i] != TERM_NONE;
+    o->distinct = named + 1 < o->lo;
+    for (int i = 0; i < c->n && o->distinct && !s->failed; i++) {
         const cJSON *k = is_made(c->at[i]) ? NULL : json_get(c->at[i], "minProperties");
-        if (k && k->valuedouble > most)
-            schema_fail(s, k, "`minProperties` of more than one unnamed property");
+        if (k && k->valuedouble > named + 1 &&
+            schema_distinct(s, o->others, o->lo - named) == TERM_NONE)
+            schema_fail(s, k, "`minProperties` of so many unnamed properties");
     }
 }
 

@@ -173,7 +173,7 @@ static void open_stream(struct call *c)
     if (!c->x)
         return;
     account_stream_headers(c);
-    exchange_stream(c->x, c->format->stream_type);
+    exchange_stream(c->x, c->format->stream_type, c->body.len);
 }
 
 /* Some errors occur before a generation exists, and so before the protocol's stream starts. TGI

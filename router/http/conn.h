@@ -30,7 +30,7 @@ struct conn {
 /* Where an answer is written: exchange_reply() and the others call these. */
 struct exchange_sink {
     void (*reply)(struct exchange *x, int status, const char *type, struct buf *body);
-    void (*stream)(struct exchange *x, const char *type);
+    void (*stream)(struct exchange *x, const char *type, size_t body);
     void (*push)(struct exchange *x, const char *p, size_t n);
     void (*end)(struct exchange *x);
     void (*drop)(struct exchange *x); /* the client has disconnected */

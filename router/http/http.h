@@ -159,8 +159,10 @@ void exchange_add(struct exchange *x, const char *name, const char *value);
 void exchange_reply(struct exchange *x, int status, const char *type, struct buf *body);
 /* Starts a stream (status 200), then pushes whole events, then ends it. `type` NULL:
  * text/event-stream, with keep-alive comments; other types have none. A client that reads too
- * slowly is disconnected: over() follows. */
-void exchange_stream(struct exchange *x, const char *type);
+ * slowly is disconnected: over() follows. `body`: bytes of the request, which some protocols repeat
+ * in several events at once; so many may be unread besides `stream_limit`, STREAM_REPEATS times. */
+enum { STREAM_REPEATS = 4 };
+void exchange_stream(struct exchange *x, const char *type, size_t body);
 void exchange_push(struct exchange *x, const char *p, size_t n);
 void exchange_end(struct exchange *x);
 #endif

@@ -137,7 +137,7 @@ static ssize_t pull(void *cls, uint64_t pos, char *out, size_t max)
     return 0;
 }
 
-static void http_stream(struct exchange *x, const char *type)
+static void http_stream(struct exchange *x, const char *type, size_t body)
 {
     x->status = 200;
     x->response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, pull, x, NULL);
@@ -146,7 +146,7 @@ static void http_stream(struct exchange *x, const char *type)
         return;
     }
     x->streaming = true;
-    sse_init(&x->sse, x->http->c.stream_limit, clock_ms());
+    sse_init(&x->sse, x->http->c.stream_limit + STREAM_REPEATS * body, clock_ms());
     x->sse.quiet = type != NULL;
     /* clients that read lines of text (Python's requests) take Latin-1 for text without a charset
      */
@@ -199,7 +199,10 @@ void exchange_reply(struct exchange *x, int status, const char *type, struct buf
 {
     x->sink->reply(x, status, type, body);
 }
-void exchange_stream(struct exchange *x, const char *type) { x->sink->stream(x, type); }
+void exchange_stream(struct exchange *x, const char *type, size_t body)
+{
+    x->sink->stream(x, type, body);
+}
 void exchange_push(struct exchange *x, const char *p, size_t n) { x->sink->push(x, p, n); }
 void exchange_end(struct exchange *x) { x->sink->end(x); }
 void exchange_drop(struct exchange *x) { x->sink->drop(x); }

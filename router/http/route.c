@@ -163,7 +163,7 @@ void routes_markdown(struct buf *out)
         "event a comment line (`:`) is sent. Streams of `/v1/*` end with `data: [DONE]`. TGI's "
         "routes send errors before the first token as an event with status 200 too, except for 503 "
         "and for template and tool errors; `/v1/*` answers with the status until the stream has "
-        "begun. A client with more than 1 MB unread is cut off.\n"
+        "begun. A client with more unread than 1 MB and four times its body is cut off.\n"
         "\n## Headers\n\n"
         "`x-request-id` is echoed, or made up. `warning` names parts of the body that have no "
         "effect. Answers to generations carry `x-compute-type`, "

@@ -34,6 +34,7 @@ struct websocket {
     struct message *waiting, **waiting_end;
     uint32_t n_waiting;
     struct exchange_shared *shared;
+    size_t room; /* most unread bytes */
     uint32_t interest;
     bool dirty, dead;    /* dead: to be closed at the end of this turn */
     int64_t sent_ms;     /* when something was last sent */
@@ -92,9 +93,10 @@ static void socket_reply(struct exchange *x, int status, const char *type, struc
         buf_free(body);
 }
 
-static void socket_stream(struct exchange *x, const char *type)
+static void socket_stream(struct exchange *x, const char *type, size_t body)
 {
     (void)type;
+    x->ws->room = x->http->c.stream_limit + STREAM_REPEATS * body;
     x->status = 200;
     x->streaming = true;
 }
@@ -241,6 +243,7 @@ int websocket_new(struct exchange *handshake, struct http_socket *s)
     w->conn = handshake->conn;
     w->conn->ws = w;
     w->waiting_end = &w->waiting;
+    w->room = h->c.stream_limit;
     w->sent_ms = clock_ms();
     w->deadline_ms = INT64_MAX;
     if ((w->next = h->websockets))
@@ -298,7 +301,7 @@ void websocket_event(struct websocket *w, uint32_t events)
 /* A client may take long between requests, so a slow one is found by what it has not read. */
 static void check_speed(struct websocket *w)
 {
-    if (wire_queued(w->wire) <= w->http->c.stream_limit || w->wire->closing)
+    if (wire_queued(w->wire) <= w->room || w->wire->closing)
         return;
     wire_close(w->wire, WIRE_POLICY, "the client reads too slowly");
     w->deadline_ms = clock_ms() + GOODBYE_MS;

@@ -25,8 +25,11 @@ for at, text in {6: ":", 7: "x\ny", 8: "En", 9: "d.", 10: "End", 11: "<", 12: "|
 BREAKERS = [":", "\n", "End", "<|>"]
 
 
+DTYPE = torch.float64
+
+
 def tensor(row):
-    return torch.tensor([row], dtype=torch.float64)
+    return torch.tensor([row], dtype=DTYPE)
 
 
 def breaks_of(ids):
@@ -70,6 +73,8 @@ def penalise(row, ids, n_prompt, p):
 
 def top_n_sigma(row, n):
     finite = row[row.isfinite()]
+    if not len(finite):
+        return row
     bar = finite.max() - n * finite.std(correction=0)
     return row.masked_fill(row < bar, -math.inf)
 

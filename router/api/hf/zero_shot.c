@@ -61,13 +61,13 @@ static int render(struct call *c, struct err *e)
     return c->out.oom ? err_nomem(e) : 0;
 }
 
-/* One text with commas between labels. */
+/* One text with commas between labels; of too many, one more than is allowed. */
 static const char **divide(struct body *b, struct object o, const char *text, uint32_t *n)
 {
     char *all = arena_strdup(b->arena, text, strlen(text)), *rest = all;
-    const char **v = ARENA_NEW(b->arena, const char *, MOST_LABELS);
+    const char **v = ARENA_NEW(b->arena, const char *, MOST_LABELS + 1);
     *n = 0;
-    for (char *s; v && rest && *n < MOST_LABELS && (s = strsep(&rest, ","));) {
+    for (char *s; v && rest && *n <= MOST_LABELS && (s = strsep(&rest, ","));) {
         s += strspn(s, " \t\n");
         for (size_t k = strlen(s); k && strchr(" \t\n", s[k - 1]); s[--k] = '\0')
             ;

@@ -54,6 +54,34 @@ static void word_boundaries_look_both_ways(void **state)
     assert_null(constraint_new(R, "\\b", 2, &e)); /* no whole text has it */
 }
 
+/* ECMA-262's names: \s has white space and line terminators beyond ASCII, \d and \w have not. */
+static void sets_and_escapes_of_ecma(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {R,
+         "\\s",
+         {" ", "\v", "\xc2\xa0", "\xe1\x9a\x80", "\xe2\x80\x83", "\xe2\x80\xa9", "\xef\xbb\xbf"},
+         {"a", "\xc2\x85", "\xe2\x80\x8b"}},
+        {R, "\\S", {"a", "\xc2\x85", "\xe2\x80\x8b"}, {" ", "\xc2\xa0", "\xef\xbb\xbf"}},
+        {R, "[^\\s]", {"a"}, {"\xe2\x80\xa8", "\t"}},
+        {R, "(?u)\\s", {"\xc2\x85", "\xc2\xa0"}, {"\xef\xbb\xbf"}},
+        {R, "\\cC[\\cA-\\cc]\\cz", {"\x03\x02\x1a"}, {"C\x02\x1a", "\x03\x04\x1a"}},
+        {R, "\\p{Letter}+", {"a\xc3\xa9"}, {"1", ""}},
+        {R, "\\P{Letter}", {"1"}, {"a"}},
+        {R,
+         "\\p{digit}\\p{gc=Nd}\\p{General_Category=Decimal_Number}",
+         {"123", "1\xd9\xa0"
+                 "3"},
+         {"12a"}},
+        {R, "[\\p{Lowercase_Letter}\\p{punct}]", {"a", "!"}, {"A", "1"}},
+        {R, "\\p{LC}", {"a", "A"}, {"1", "\xd7\x90"}},
+        {J, "{\"type\":\"string\",\"pattern\":\"^\\\\S$\"}", {"\"a\""}, {"\"\xc2\xa0\""}},
+        {J, "{\"type\":\"string\",\"pattern\":\"^\\\\cC$\"}", {"\"\\u0003\""}, {"\"C\""}},
+    };
+    check_texts(ROWS(rows));
+}
+
 static void look_ahead_is_an_intersection(void **state)
 {
     (void)state;
@@ -247,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(anchors_stand_anywhere),
         cmocka_unit_test(word_boundaries_look_both_ways),
+        cmocka_unit_test(sets_and_escapes_of_ecma),
         cmocka_unit_test(look_ahead_is_an_intersection),
         cmocka_unit_test(flags_change_what_characters_mean),
         cmocka_unit_test(what_is_not_regular_is_refused),

@@ -1,6 +1,6 @@
-/* Whole chains of samplers against tests/data/sampling_chain.json, which
- * tests/golden/make_sampling.py writes from transformers' processors and plain definitions: what is
- * kept, how likely, how often drawn. */
+/* Whole chains of samplers against tests/data/sampling_chain.json and sampling_edges.json, which
+ * tests/golden/make_sampling.py and make_sampling_edges.py write from transformers' processors and
+ * plain definitions: what is kept, how likely, how often drawn. */
 #include "common/json/json.h"
 #include "common/params.h"
 #include "model-server/sample/sample.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { V = 40, MOST = 64, DRAWS = 400 };
+enum { V = 40, MOST = 64, DRAWS = 400, EDGES = 410 };
 static struct filter_mem mem;
 static const char *texts[V];
 
@@ -34,7 +34,9 @@ struct chain {
     float row[V], bias[V];
     uint32_t bias_id[V], mask[(V + 31) / 32];
     bool masked;
+    bool error;     /* no token is left */
     double want[V]; /* probabilities */
+    double bound;   /* on their relative errors */
 };
 
 static void read_context(struct chain *c, const cJSON *ids, bool generated)
@@ -76,7 +78,8 @@ static void chain_begin(struct chain *c, const cJSON *all, const cJSON *one)
     char *breakers[8] = {0};
     size_t n = 0;
     const cJSON *v, *o = json_get(one, "params");
-    *c = (struct chain){.p = sampling_neutral()};
+    *c = (struct chain){.p = sampling_neutral(), .bound = json_num(one, "bound", 1e-4)};
+    c->error = json_bool(one, "error", false);
 #define PARAM(kind, type, name, member, neutral, ...)                                              \
     c->p.member = (PARAM_C_##type)json_num(o, #name, neutral);
 #include "common/params.def"
@@ -97,32 +100,42 @@ static void chain_end(struct chain *c)
 }
 
 /* One token at `position`; n_top > 0: also every token that is kept. */
-static struct sampled draw(struct chain *c, uint64_t position, uint32_t n_top, uint32_t *id,
-                           float *lp)
+static int try_draw(struct chain *c, uint64_t position, uint32_t n_top, uint32_t *id, float *lp,
+                    struct sampled *out)
 {
     float row[V];
     struct err e = ERR_INIT;
-    struct sampled out = {.n_top = n_top, .top_id = id, .top_logprob = lp};
     struct sampling p = c->p;
+    *out = (struct sampled){.n_top = n_top, .top_id = id, .top_logprob = lp};
     if (p.dry.multiplier == 0)
         p.repeats = NULL;
     memcpy(row, c->row, sizeof(row));
-    assert_int_equal(
-        sample_row(&p, &c->t, 0, c->masked ? c->mask : NULL, position, row, V, &mem, &out, &e), 0);
-    return out;
+    return sample_row(&p, &c->t, 0, c->masked ? c->mask : NULL, position, row, V, &mem, out, &e);
 }
 
 static void compare(struct chain *c, const char *name)
 {
     uint32_t id[V];
     float lp[V];
-    double got[V] = {0};
-    const struct sampled out = draw(c, 0, V, id, lp);
+    double got[V] = {0}, best = 0;
+    struct sampled out;
+    const int rc = try_draw(c, 0, V, id, lp, &out);
+    if ((rc != 0) != c->error)
+        fail_msg("%s: %s", name, rc ? "an error" : "no error");
+    if (rc != 0)
+        return;
     for (uint32_t i = 0; i < out.n_top; i++)
-        got[id[i]] = exp(lp[i]);
-    for (int t = 0; t < V; t++)
-        if (fabs(got[t] - c->want[t]) > 1e-4 * c->want[t] + 1e-12)
+        got[id[i]] = exp((double)lp[i]);
+    for (int t = 0; t < V; t++) {
+        if (!(fabs(got[t] - c->want[t]) <= c->bound * c->want[t] + 1e-12))
             fail_msg("%s: token %d has %g, not %g", name, t, got[t], c->want[t]);
+        best = c->want[t] > best ? c->want[t] : best;
+    }
+    c->p.sample = false;
+    assert_int_equal(try_draw(c, 0, 0, NULL, NULL, &out), 0);
+    c->p.sample = true;
+    if (c->want[out.id] < best * (1 - 2 * c->bound))
+        fail_msg("%s: token %u is not the likeliest", name, out.id);
 }
 
 /* ---------------------------------------------------------------- how often */
@@ -136,9 +149,12 @@ static void count_draws(struct chain *c, uint64_t seed, struct fit *f)
 {
     int count[V] = {0}, rest = DRAWS;
     double likely = 0;
+    struct sampled out;
     c->p.seed = seed;
-    for (uint64_t at = 0; at < DRAWS; at++)
-        count[draw(c, at, 0, NULL, NULL).id]++;
+    for (uint64_t at = 0; at < DRAWS; at++) {
+        assert_int_equal(try_draw(c, at, 0, NULL, NULL, &out), 0);
+        count[out.id]++;
+    }
     for (int t = 0; t < V; t++) {
         const double expected = c->want[t] * DRAWS;
         if (count[t] && c->want[t] == 0)
@@ -157,41 +173,55 @@ static void count_draws(struct chain *c, uint64_t seed, struct fit *f)
         f->freedom--;
 }
 
-static void chains(void **state)
+static void check_file(const char *path, int n_cases)
 {
-    (void)state;
     struct err e = ERR_INIT;
-    cJSON *all = json_load("tests/data/sampling_chain.json", 1 << 22, &e);
+    cJSON *all = json_load(path, 1 << 22, &e);
     if (!all)
         fail_msg("%s", e.msg);
     struct fit f = {0};
     const cJSON *one, *v;
-    uint64_t n = 0;
+    int n = 0;
     size_t n_texts = 0;
     cJSON_ArrayForEach(v, json_get(all, "texts")) texts[n_texts++] = v->valuestring;
     assert_int_equal(n_texts, V);
     cJSON_ArrayForEach(one, json_get(all, "cases"))
     {
         struct chain c;
-        char *name = cJSON_PrintUnformatted(json_get(one, "params"));
+        char *name = cJSON_PrintUnformatted(one);
         chain_begin(&c, all, one);
         compare(&c, name);
-        count_draws(&c, test_seed(1) + n++, &f);
+        if (!c.error)
+            count_draws(&c, test_seed(1) + (uint64_t)n, &f);
         chain_end(&c);
         free(name);
+        n++;
     }
     cJSON_Delete(all);
-    assert_int_equal(n, 320);
+    assert_int_equal(n, n_cases);
     /* Wilson and Hilferty's normal deviate of a chi-square: four standard deviations */
     const double k = f.freedom, z = (cbrt(f.chi / k) - (1 - 2 / (9 * k))) / sqrt(2 / (9 * k));
     print_message("chi-square %.1f at %d degrees of freedom\n", f.chi, f.freedom);
     assert_true(fabs(z) < 4);
 }
 
+static void chains(void **state)
+{
+    (void)state;
+    check_file("tests/data/sampling_chain.json", 320);
+}
+
+/* Each parameter alone and beside each other one, at the ends of its range. */
+static void edges(void **state)
+{
+    (void)state;
+    check_file("tests/data/sampling_edges.json", EDGES);
+}
+
 int main(void)
 {
     struct err e = ERR_INIT;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(chains)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(chains), cmocka_unit_test(edges)};
     if (filter_mem_init(&mem, V, &e))
         return 1;
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
