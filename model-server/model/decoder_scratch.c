@@ -107,8 +107,8 @@ static size_t host_floats(const struct decoder *d, size_t t, size_t o)
     return most > t ? most : t;
 }
 
-/* Each pass reads all weights: with fewer rows this costs more than rows that leave the cache, up to
- * some times what fits. */
+/* Each pass reads all weights: with fewer rows this costs more than rows that leave the cache, up
+ * to some times what fits. */
 enum { SMALLEST_PASS = 256, SMALL_PASS = 512, BEYOND_CACHE = 4 };
 
 uint32_t decoder_pass_of(const struct decoder *d, uint32_t tokens)
