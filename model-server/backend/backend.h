@@ -459,6 +459,11 @@ struct backend_ops {
     /* Each row of n elements becomes exp(x - its largest) / their sum, in place. NULL: not
      * supported. */
     void (*softmax)(struct device *d, float *x, uint32_t rows, uint32_t n);
+    /* The real part of the discrete Fourier transform over the tokens of each text, a whole span
+     * each. x: [T, 2 (n / 2 + 1)], for each token the first n / 2 + 1 numbers of the transform of n
+     * real numbers, all real parts and then all imaginary ones; the others are their conjugates.
+     * y: [T, n]. NULL: not supported. */
+    void (*fourier)(struct device *d, float *y, const float *x, uint32_t n);
     /* y[i] = x[out_rows[i]], rows of n elements: the input of the last norm and the head. */
     void (*gather_out)(struct device *d, float *y, const float *x, uint32_t n);
     /* x = cap * tanh(x * scale / cap) if cap > 0, else x * scale. */

@@ -16,6 +16,6 @@
     X(latent_kv) X(select_keys) X(pool_keys) X(turn) X(keep) X(linear_heads) X(attention)      \
     X(merge_attention) X(conv) X(conv_floats) X(recur) X(recur_floats) X(gate_norm) X(state_copy) X(act_mul)      \
     X(act) X(xielu) X(act_by) X(moe)                                                           \
-    X(altup) X(mix) X(match_rows) X(beside) X(softmax) X(gather_out) X(logit_scale)
+    X(altup) X(mix) X(match_rows) X(beside) X(softmax) X(fourier) X(gather_out) X(logit_scale)
 // clang-format on
 #endif

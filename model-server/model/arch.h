@@ -74,6 +74,7 @@ enum role {
     W_SPAN_BIAS,
     W_SPAN_KERNEL,
     W_SPAN_VALUE,
+    W_VALUE_CONV,     /* MIXER_VALUE_CONV: [heads, 1, taps, 1] */
     W_ATTN_GATE,      /* of ATTN_GATE_APART and ATTN_GATE_BY_HEAD, but not mla_spec.gate_beside */
     W_ATTN_GATE_BIAS, /* of decoder_spec.attn_gate_bias, a whole name */
     W_Q_A,            /* latent attention */

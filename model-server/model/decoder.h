@@ -114,6 +114,7 @@ struct decoder {
     struct weight *positions;     /* [positions, hidden], of each type of token */
     struct weight *embed_inside;  /* [vocab, spec_inside_width()], or NULL */
     struct weight *embed_project; /* [hidden, embed_dim], or NULL */
+    struct weight *spectrum;      /* of all layers of MIXER_FOURIER (mixer/fourier.c), or NULL */
     struct weight *head_project;  /* [embed_dim or hidden, hidden], or NULL */
     float *head_project_bias;     /* with spec.head_dense, or NULL */
     struct norm head_norm;        /* with spec.head_dense */

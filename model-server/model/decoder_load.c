@@ -89,7 +89,9 @@ static const struct sublayer_ops *const mixers[MIXER_N] = {[MIXER_ATTENTION] = &
                                                            [MIXER_RWKV] = &mixer_rwkv,
                                                            [MIXER_NARROW] = &mixer_narrow,
                                                            [MIXER_RELATIVE] = &mixer_relative,
-                                                           [MIXER_SPAN_CONV] = &mixer_span_conv};
+                                                           [MIXER_SPAN_CONV] = &mixer_span_conv,
+                                                           [MIXER_VALUE_CONV] = &mixer_value_conv,
+                                                           [MIXER_FOURIER] = &mixer_fourier};
 
 static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
 {
@@ -417,6 +419,7 @@ void decoder_free(struct decoder *d)
     layer_free_weight(d, d->positions);
     layer_free_weight(d, d->embed_inside);
     layer_free_weight(d, d->embed_project);
+    layer_free_weight(d, d->spectrum);
     decoder_altup_free(d);
     decoder_mixed_free_last(d);
     decoder_stacks_free(d);

@@ -107,7 +107,9 @@ static size_t host_floats(const struct decoder *d, size_t t, size_t o)
     return most > t ? most : t;
 }
 
-enum { SMALLEST_PASS = 256 };
+/* Each pass reads all weights: with fewer rows this costs more than rows that leave the cache, up
+ * to some times what fits. */
+enum { SMALLEST_PASS = 256, SMALL_PASS = 512, BEYOND_CACHE = 4 };
 
 uint32_t decoder_pass_of(const struct decoder *d, uint32_t tokens)
 {
@@ -116,6 +118,8 @@ uint32_t decoder_pass_of(const struct decoder *d, uint32_t tokens)
     uint64_t most = d->ops->step_bytes / (layout(d, &s, NULL, sample, 0) / sample);
     if (!d->ops->step_bytes)
         return tokens;
+    if (most < SMALL_PASS)
+        most = BEYOND_CACHE * most < SMALL_PASS ? BEYOND_CACHE * most : SMALL_PASS;
     most = most > SMALLEST_PASS ? most : SMALLEST_PASS;
     return tokens < most ? tokens : (uint32_t)most;
 }

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SPEC_MAX_LAYERS = 512, SPEC_MAX_ROPES = 5 };
+enum { SPEC_MAX_LAYERS = 512, SPEC_MAX_ROPES = 5, SPEC_WORD = 32 };
 enum { SPEC_NO_ROPE = SPEC_MAX_ROPES - 1 }; /* always of kind ROPE_NONE */
 
 /* ---------------------------------------------------------------- layers */
@@ -135,6 +135,10 @@ enum mixer_kind {
     /* Attention beside a convolution whose kernels are made of each token and its neighbours
      * (ConvBERT, arXiv 2008.02496): struct span_conv_spec */
     MIXER_SPAN_CONV,
+    /* Attention, to whose result each head adds a convolution of its values (Nystroemformer, arXiv
+     * 2102.03902): struct value_conv_spec */
+    MIXER_VALUE_CONV,
+    MIXER_FOURIER, /* the real part of the Fourier transform of the text (FNet, arXiv 2105.03824) */
     MIXER_N,
     MIXER_NONE = MIXER_N
 };
@@ -142,7 +146,7 @@ enum mixer_kind {
 static inline bool mixer_encodes(enum mixer_kind m)
 {
     return m == MIXER_ATTENTION || m == MIXER_NARROW || m == MIXER_RELATIVE ||
-           m == MIXER_SPAN_CONV || m == MIXER_NONE;
+           m == MIXER_SPAN_CONV || m == MIXER_VALUE_CONV || m == MIXER_FOURIER || m == MIXER_NONE;
 }
 
 struct layer_spec {
@@ -274,8 +278,8 @@ struct other_embeds {
 };
 
 /* Matrices of groups: rows of the i-th group read the i-th part of the input alone (SqueezeBERT,
- * arXiv 2006.11316). They are loaded as whole matrices, which are 0 elsewhere. 0 or 1: no groups.
- */
+ * arXiv 2006.11316). They are loaded as whole matrices, which are 0 elsewhere; a backend may leave
+ * these zeros out. 0 or 1: no groups. */
 struct group_spec {
     uint32_t q, k, v, o, up, down;
     /* Tensors are [groups, inputs of a group, outputs of a group], not [outputs, inputs of a
@@ -301,6 +305,7 @@ struct decoder_spec {
     uint32_t second_stack;   /* not 0: layers from here on have the names of arch.second, from 0 */
     /* Layers 2i and 2i + 1 are layer i of the checkpoint: odd ones have the names of arch.second */
     bool paired;
+    char word[SPEC_WORD]; /* what stands for @ in names of the checkpoint (X-MOD: a language) */
     /* Consecutive ids (Gemma 3n, Ovis 2), in ascending order. */
     struct other_embeds other[2];
     uint32_t n_other;
@@ -448,6 +453,7 @@ struct decoder_spec {
     struct narrow_spec narrow;
     struct relative_spec relative;
     struct span_conv_spec span_conv;
+    struct value_conv_spec value_conv;
     struct rope_spec rope[SPEC_MAX_ROPES];
     struct layer_spec layers[SPEC_MAX_LAYERS];
 };

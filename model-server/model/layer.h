@@ -81,7 +81,8 @@ struct sublayer_ops {
 extern const struct sublayer_ops mixer_attention, mixer_mla, mixer_delta, mixer_mamba, mixer_mamba2,
     mixer_conv, mixer_fixed, mixer_gated, mixer_pair, mixer_shared, mixer_cross, mixer_entries,
     mixer_cca, mixer_difference, mixer_rwkv, mixer_narrow, mixer_relative, mixer_span_conv,
-    ffn_dense, ffn_moe, ffn_embedded, ffn_beside, ffn_shortcut, ffn_shifted;
+    mixer_value_conv, mixer_fourier, ffn_dense, ffn_moe, ffn_embedded, ffn_beside, ffn_shortcut,
+    ffn_shifted;
 
 /* Bounds of the inputs and the results of a product; NULL: none. */
 struct clip {

@@ -26,7 +26,11 @@ static const char *name_at(const struct loader *l, const char *p, int layer, int
 {
     int index = (layer - l->first_layer) / (l->paired && layer >= 0 ? 2 : 1);
     size_t n = 0;
-    for (; *p && *p != '|' && n < NAME_MAX_LEN - 32; p++) {
+    for (; *p && *p != '|' && n < NAME_MAX_LEN - SPEC_WORD; p++) {
+        if (*p == '@') {
+            n += (size_t)snprintf(out + n, NAME_MAX_LEN - n, "%s", l->d->spec.word);
+            continue;
+        }
         if (!strchr("*<>", *p)) {
             out[n++] = *p;
             continue;

@@ -88,6 +88,11 @@ struct span_conv_spec {
     uint32_t taps; /* 0: no such layers */
 };
 
+/* MIXER_VALUE_CONV: a number for each head and each of `taps` tokens, an odd number. */
+struct value_conv_spec {
+    uint32_t taps; /* 0: no such layers */
+};
+
 /* Latent attention (arXiv 2405.04434): sizes of the parts of a head. */
 struct mla_spec {
     uint32_t q_rank;  /* rank of q's low-rank pair; 0: one matrix */

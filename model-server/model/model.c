@@ -178,6 +178,8 @@ static int check_ops(const struct decoder *d, struct err *e)
     for (uint32_t i = 0; i < d->spec.n_layers; i++)
         if (d->spec.layers[i].merged && !d->ops->merge_attention)
             missing = "attention to two sources in one softmax";
+        else if (d->spec.layers[i].mixer == MIXER_FOURIER && !d->ops->fourier)
+            missing = "Fourier transforms of texts";
         else if (d->spec.layers[i].sparse && !(d->ops->row_moments && d->ops->sparsify))
             missing = "activations cut off by their deviation";
     if (!missing)
@@ -397,7 +399,8 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     if (check_states(m, e))
         return -1;
     if (o->n_adapters || o->extra_adapters) {
-        if (spec_repeats(&d->spec) || d->spec.apart.buckets || d->spec.attends_text)
+        if (spec_repeats(&d->spec) || d->spec.apart.buckets || d->spec.attends_text ||
+            d->spec.paired) /* layers of adapters' files have other numbers */
             return err_set(e, ERR_VALIDATION, "adapters of %s models are not supported",
                            m->info.type);
         const struct lora_base base = {arch, &d->spec, &d->split};

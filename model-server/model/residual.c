@@ -189,11 +189,10 @@ const struct residual_ops residual_norms = {.name = "norms",
 /* ---------------------------------------------------------------- norms of sums */
 
 /* Of NORM_SUM. n is the norm of the first sum, to which the feed-forward's result is added; x is
- * the norm of the last sum. */
+ * the norm of the last sum, and in layers of one sublayer that of their only one. */
 static const float *sums_in(const struct decoder *d, uint32_t i, enum sub sub)
 {
-    (void)i;
-    return sub == SUB_MIXER ? d->scratch.x : d->scratch.n;
+    return sub == SUB_MIXER || !d->layers[i].mixer.ops ? d->scratch.x : d->scratch.n;
 }
 
 static void sums_write(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
@@ -201,13 +200,15 @@ static void sums_write(struct decoder *d, uint32_t i, enum sub sub, const struct
     const struct layer *y = &d->layers[i];
     struct scratch *s = &d->scratch;
     float *x = decoder_rows(d, s->x, p);
-    if (sub == SUB_FFN) {
-        add(d, p, s->x, s->n, y->ffn_by, &y->post_ffn_norm);
+    const bool both = y->mixer.ops && y->ffn.ops, ffn = sub == SUB_FFN;
+    const struct norm *norm = ffn ? &y->post_ffn_norm : &y->post_mixer_norm;
+    if (both && ffn) {
+        add(d, p, s->x, s->n, y->ffn_by, norm);
         return;
     }
-    add(d, p, s->n, s->x, y->mixer_by, y->ffn.ops ? &y->post_mixer_norm : NULL);
-    if (!y->ffn.ops)
-        d->ops->norm(d->dev, x, x, p->n, d->spec.hidden, &y->post_mixer_norm);
+    add(d, p, s->n, s->x, ffn ? y->ffn_by : y->mixer_by, both ? norm : NULL);
+    if (!both)
+        d->ops->norm(d->dev, x, x, p->n, d->spec.hidden, norm);
 }
 
 const struct residual_ops residual_sums = {.name = "sums",

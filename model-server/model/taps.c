@@ -48,6 +48,28 @@ int neighbours_end(struct decoder *d, const struct ragged *b, struct err *e)
     return decoder_next_step(d, b, e);
 }
 
+int neighbours_sum(struct decoder *d, struct neighbours *c, const struct ragged *b, float *sum,
+                   const float *x, uint32_t n, float *const *by, uint32_t taps, float *part,
+                   struct err *e)
+{
+    const uint32_t t = b->n_tokens, half = taps / 2;
+    d->ops->beside(d->dev, sum, x, NULL, t, n);
+    layer_times(d, sum, t, n, by[half]);
+    for (uint32_t j = 0; j < taps; j++) {
+        uint32_t some = 0;
+        if (j != half && neighbours_begin(d, c, b, (int64_t)j - half, &some, e))
+            return -1;
+        if (!some)
+            continue;
+        d->ops->gather_out(d->dev, part, x, n);
+        layer_times(d, part, some, n, by[j]);
+        d->ops->give_rows(d->dev, sum, part, n, true);
+        if (neighbours_end(d, b, e))
+            return -1;
+    }
+    return 0;
+}
+
 void taps_free(struct decoder *d, struct taps *c)
 {
     for (uint32_t j = 0; j < c->n; j++)

@@ -25,7 +25,14 @@ int neighbours_begin(struct decoder *d, struct neighbours *c, const struct ragge
 int neighbours_end(struct decoder *d, const struct ragged *b, struct err *e);
 void neighbours_free(struct neighbours *c); /* what it points to */
 
-enum { TAPS_MOST = 63 };
+/* Within the step `b` of whole texts: sum[t] = sum over j < taps of by[j] * x[t + j - taps / 2],
+ * number by number; rows of n. by: [taps] vectors [n] of the device. `part` [tokens][n] is scratch
+ * memory. -1: an error. */
+int neighbours_sum(struct decoder *d, struct neighbours *c, const struct ragged *b, float *sum,
+                   const float *x, uint32_t n, float *const *by, uint32_t taps, float *part,
+                   struct err *e);
+
+enum { TAPS_MOST = 127 };
 struct taps {
     uint32_t n, in, out;         /* tokens, an odd number; widths of x and y */
     struct weight *w[TAPS_MOST]; /* [n] of [out, in] */

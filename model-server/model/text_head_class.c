@@ -23,6 +23,8 @@ static const struct recipe {
     {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "electra.", NULL},
     {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "roformer.", "hidden_act"},
     {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "convbert.", "hidden_act"},
+    {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU_TANH, "nystromformer.",
+     "hidden_act"},
     {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU_TANH, "bert.",
      "hidden_act"}, /* BigBird */
     {"classifier.dense", NULL, "classifier.out_proj", HEAD_TANH, NULL, NULL},

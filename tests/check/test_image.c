@@ -22,7 +22,16 @@ struct made {
     struct mat_part part;
 };
 
-static void made_of_numbers(struct made *s, enum dtype t)
+/* Panels read the two halves of the columns in turn. */
+static void make_bands(struct made *s)
+{
+    for (int r = 0; r < ROWS; r++)
+        for (int k = 0; k < COLS; k++)
+            if ((k < COLS / 2) != (r / LANES % 2 == 0))
+                s->numbers[r * COLS + k] = 0;
+}
+
+static void made_of_numbers(struct made *s, enum dtype t, bool banded)
 {
     struct rng rng = {START, START};
     *s = (struct made){.numbers = malloc(sizeof(float) * ROWS * COLS),
@@ -32,6 +41,8 @@ static void made_of_numbers(struct made *s, enum dtype t)
         s->numbers[i] = rng_unit(&rng);
         s->halves[i] = t == DT_F16 ? f16_of_f32(s->numbers[i]) : bf16_of_f32(s->numbers[i]);
     }
+    if (banded)
+        make_bands(s);
     s->part = (struct mat_part){.data = t == DT_F32 ? (void *)s->numbers : (void *)s->halves,
                                 .dtype = t,
                                 .rows = ROWS,
@@ -85,9 +96,9 @@ static struct weight *matrix(struct device *d, uint32_t i, struct made *s)
     struct err e = ERR_INIT;
     struct mat_desc m = {.n_parts = 1, .parts = &s->part};
     if (i < DT_N) {
-        made_of_numbers(s, m.dtype = (enum dtype)i);
+        made_of_numbers(s, m.dtype = (enum dtype)i, false);
     } else if (i < QUANTS) {
-        made_of_numbers(s, m.dtype = DT_BF16);
+        made_of_numbers(s, m.dtype = DT_BF16, false);
         m.quant = (enum quant)(i - DT_N + 1);
     } else if (i < QUANTS + 2 * FORMATS) {
         made_of_codes(s, &formats[FORMAT_Q4_0 + (i - QUANTS) / 2]);
@@ -98,6 +109,8 @@ static struct weight *matrix(struct device *d, uint32_t i, struct made *s)
         f.block = i % 2 ? 0 : 128;
         made_of_codes(s, &f);
         m.dtype = DT_BF16;
+    } else if (i == QUANTS + 2 * FORMATS + 2) {
+        made_of_numbers(s, m.dtype = DT_F32, true);
     } else {
         return NULL;
     }
@@ -179,8 +192,15 @@ static void test_damaged_heads(void **state)
     float *x = rng_floats(&rng, (size_t)X_ROWS * COLS), y[X_ROWS * ROWS];
     uint32_t refused = 0;
     struct made s;
-    static const uint32_t kinds[] = {
-        0, 3, 6, 9, 12, 15, 7 + 2 * (FORMAT_N - FORMAT_Q4_0), 8 + 2 * (FORMAT_N - FORMAT_Q4_0)};
+    static const uint32_t kinds[] = {0,
+                                     3,
+                                     6,
+                                     9,
+                                     12,
+                                     15,
+                                     7 + 2 * (FORMAT_N - FORMAT_Q4_0),
+                                     8 + 2 * (FORMAT_N - FORMAT_Q4_0),
+                                     9 + 2 * (FORMAT_N - FORMAT_Q4_0)};
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
         struct weight_image im;
         struct weight *w = matrix(d, kinds[k], &s);
@@ -211,34 +231,39 @@ static void test_damaged_heads(void **state)
     ops->close(d);
 }
 
-static void test_other_sizes_and_orders(void **state)
+/* Of a matrix with an order, or with first columns of panels. */
+static void check_sizes_and_columns(struct device *d, struct weight *w, uint32_t last)
 {
-    (void)state;
-    struct device *d = device(1, ~0ull);
     struct weight_image im, bad;
-    struct made s;
     struct err e = ERR_INIT;
-    uint32_t n = 0;
-    struct weight *w;
-    for (; (w = matrix(d, n, &s)); n++) { /* to one with an order */
-        assert_true(ops->weight_image(w, &im));
-        if (im.piece[1].bytes)
-            break;
-        ops->weight_free(d, w);
-        made_free(&s);
-    }
-    assert_non_null(w);
+    assert_true(ops->weight_image(w, &im));
     copy_pieces(&im);
     for (int i = 0; i < 2; i++) {
         bad = im;
         bad.piece[i].bytes -= 4;
         assert_null(ops->weight_mapped(d, &bad, &e));
     }
-    ((uint32_t *)(uintptr_t)im.piece[1].data)[7] = COLS;
+    ((uint32_t *)(uintptr_t)im.piece[1].data)[last] = COLS;
     assert_null(ops->weight_mapped(d, &im, &e));
     free_pieces(&im);
-    ops->weight_free(d, w);
-    made_free(&s);
+}
+
+static void test_other_sizes_and_columns(void **state)
+{
+    (void)state;
+    struct device *d = device(1, ~0ull);
+    struct made s;
+    struct weight *w;
+    uint32_t orders = 0, bands = 0;
+    for (uint32_t n = 0; (w = matrix(d, n, &s)); n++) {
+        if (w->order && !orders++)
+            check_sizes_and_columns(d, w, 7);
+        if (w->from && !bands++)
+            check_sizes_and_columns(d, w, 2);
+        ops->weight_free(d, w);
+        made_free(&s);
+    }
+    assert_true(orders && bands);
     ops->close(d);
 }
 
@@ -271,7 +296,7 @@ static void test_sums_of_the_layout(void **state)
     for (int i = 0; i < 3; i++) {
         char layout[64];
         const uint64_t sum = sum_of_all(features[i], layout, sizeof(layout));
-        if (strcmp(layout, "cpu panels 5 of 16, heads by 0") != 0 || sum != 0x345c83baf7a5211a)
+        if (strcmp(layout, "cpu panels 6 of 16, heads by 0") != 0 || sum != 0x2adf171879a62e8b)
             fail_msg("\"%s\" with features %llx packs to %#llx: a new PANEL_LAYOUT?", layout,
                      (unsigned long long)features[i], (unsigned long long)sum);
     }
@@ -282,7 +307,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_copy_has_the_same_bits),
         cmocka_unit_test(test_damaged_heads),
-        cmocka_unit_test(test_other_sizes_and_orders),
+        cmocka_unit_test(test_other_sizes_and_columns),
         cmocka_unit_test(test_sums_of_the_layout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -165,6 +165,23 @@ CASES = {
     "convbert_classify": dict(model_type="convbert", embedding_size=64, type_vocab_size=2, num_attention_heads=8, conv_kernel_size=5, num_labels=3,
                               hidden_act="relu", kind="classify"),
     "convbert_tokens": dict(model_type="convbert", embedding_size=64, type_vocab_size=2, num_attention_heads=8, num_labels=5, kind="tokens"),
+    # convolutions that are longer than most texts, and shorter ones
+    "nystromformer": dict(model_type="nystromformer", type_vocab_size=2, num_landmarks=8, segment_means_seq_len=8, kind="mean"),
+    "nystromformer_classify": dict(model_type="nystromformer", type_vocab_size=3, conv_kernel_size=5, num_labels=3, hidden_act="relu", kind="classify"),
+    "nystromformer_fill": dict(model_type="nystromformer", type_vocab_size=2, conv_kernel_size=33, hidden_act="gelu", kind="fill"),
+    "nystromformer_tokens": dict(model_type="nystromformer", type_vocab_size=2, conv_kernel_size=1, num_labels=5, kind="tokens"),
+    # an MLP of the second language behind each layer
+    "xmod": dict(model_type="xmod", languages=["en_XX", "de_DE", "fr_XX"], default_language="de_DE", max_position_embeddings=162, pad_token_id=1,
+                 bos_token_id=0, type_vocab_size=1, kind="mean"),
+    "xmod_classify": dict(model_type="xmod", languages=["en_XX"], default_language="en_XX", adapter_reduction_factor=4, max_position_embeddings=162,
+                          pad_token_id=1, bos_token_id=0, type_vocab_size=1, num_labels=3, hidden_act="relu", kind="classify"),
+    "xmod_fill": dict(model_type="xmod", languages=["en_XX", "de_DE"], default_language="en_XX", max_position_embeddings=162, pad_token_id=1,
+                      bos_token_id=0, type_vocab_size=1, kind="fill"),
+    # Fourier transforms of texts of every length, and of numbers that are no power of two
+    "fnet": dict(model_type="fnet", type_vocab_size=4, kind="mean"),
+    "fnet_classify": dict(model_type="fnet", hidden_size=52, type_vocab_size=4, num_labels=3, hidden_act="relu", kind="classify"),
+    "fnet_fill": dict(model_type="fnet", type_vocab_size=2, kind="fill"),
+    "fnet_tokens": dict(model_type="fnet", hidden_size=36, type_vocab_size=2, num_labels=5, kind="tokens"),
     "bert_generation": dict(model_type="bert-generation", kind="mean"),
     # a table with more positions than texts may have
     "big_bird": dict(model_type="big_bird", block_size=16, num_random_blocks=2, rescale_embeddings=True, use_bias=False, kind="mean", much=0.1),
@@ -309,7 +326,7 @@ def renamed(state, pairs):
     return out
 
 
-TYPED = ("bert", "electra", "albert", "ernie", "rembert", "megatron-bert", "big_bird", "squeezebert", "mobilebert", "xlnet", "convbert")
+TYPED = ("bert", "electra", "albert", "ernie", "rembert", "megatron-bert", "big_bird", "squeezebert", "mobilebert", "xlnet", "convbert", "nystromformer", "fnet")
 QKV = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]
 
 

@@ -33,6 +33,8 @@ static const char *const dirs[] = {
     MADE "mobilebert",
     MADE "xlnet",
     MADE "convbert",
+    MADE "nystromformer",
+    MADE "fnet",
     MADE "splade_bert",
     MADE "flan_t5",
     MADE "umt5",

@@ -122,16 +122,39 @@ struct weight {
     struct code_layout codes; /* of kind_codes, kind_codes8 and kind_int4 */
     uint32_t block;           /* of kind_fp8: columns that share a scale; 0: all */
     uint32_t rows, cols, n_panels;
+    uint32_t stored; /* columns of a panel: cols, or with `from` fewer */
     size_t panel_bytes, bytes, bytes_beside;
     char *data;
+    /* Of kind_plain: [n_panels] the first column that a panel has; all columns that it does not
+     * have are 0 (bands.c). NULL: panels have all columns. */
+    uint32_t *from;
     uint32_t *order; /* for codes: column k is column order[k] of x; NULL: column k */
     float *factor;   /* [n_panels][16] factors of the sums of codes; NULL: 1 */
-    bool mapped;     /* data, order and factor belong to the caller and are read-only */
+    bool mapped;     /* data, from, order and factor belong to the caller and are read-only */
 };
 static inline bool has_codes(const struct weight *w)
 {
     return w->kind == &kind_codes || w->kind == &kind_codes8 || w->kind == &kind_int4;
 }
+/* The first column of a panel. */
+static inline uint32_t panel_from(const struct weight *w, size_t panel)
+{
+    return w->from ? w->from[panel] : 0;
+}
+/* The end of the panels, at most `end`, whose columns are those of `panel`. */
+static inline size_t panels_alike(const struct weight *w, size_t panel, size_t end)
+{
+    size_t next = w->from ? panel + 1 : end;
+    while (next < end && w->from[next] == w->from[panel])
+        next++;
+    return next;
+}
+/* Finds panels that are 0 outside of three quarters of the columns, before the matrix is packed:
+ * sets `from`, `stored` and `bytes_beside`, or leaves them. -1: out of memory. */
+int cpu_bands_find(struct weight *w, const struct mat_desc *m, struct err *e);
+bool cpu_bands_fit(const struct weight *w); /* true if the products of its kind know bands */
+/* The part with row *row of the stacked parts; *row becomes its row of that part. */
+const struct mat_part *cpu_part_of(const struct mat_desc *m, int64_t *row);
 /* Its columns, and zeros up to a whole group. */
 static inline uint32_t code_cols(const struct weight *w)
 {

@@ -192,9 +192,8 @@ static void cpu_host_run(struct device *d,
     pool_run(d->pool, fn, arg, n, 1);
 }
 
-/* About 500 tokens of a model with 10^9 weights. Products of more rows read the weights again
- * anyway (linear.c, linear_int.c). */
-enum { STEP_BYTES_MOST = 80 << 20 };
+/* Rows that an operation wrote are then in the last cache when the next one reads them. */
+enum { STEP_BYTES_MOST = 20 << 20 };
 
 const struct backend_ops backend_cpu = {
     .name = "cpu",

@@ -11,13 +11,13 @@
 
 /* A new one if panels, or the choice of what becomes which kind of panel, change: older files are
  * not read then. */
-enum { PANEL_LAYOUT = 5 };
+enum { PANEL_LAYOUT = 6 };
 
 struct head {
     uint32_t kind, dtype, rows, cols;
     uint64_t panel_bytes;
     float top;
-    uint32_t pairs, block;
+    uint32_t pairs, block, stored;
     struct {
         uint32_t upper, scales, groups, offset, by, less, codes, bytes;
         float zero;
@@ -30,7 +30,7 @@ _Static_assert(sizeof(struct head) <= WEIGHT_HEAD, "the head has room");
 static const struct weight_kind *const kinds[] = {&kind_plain, &kind_int8,  &kind_w8a8,  &kind_int4,
                                                   &kind_fp8,   &kind_codes, &kind_codes8};
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
-enum { PANELS, ORDER, FACTOR }; /* the pieces */
+enum { PANELS, COLUMNS, FACTOR }; /* the pieces; COLUMNS: `order`, or of numbers `from` */
 
 void cpu_weight_layout(const struct device *d, char *out, size_t max)
 {
@@ -46,6 +46,11 @@ static bool table_row(const uint8_t *table, int32_t *row)
     return !table || *row >= 0;
 }
 
+static size_t columns_bytes(const struct weight *w)
+{
+    return w->from ? w->n_panels * sizeof(*w->from) : w->order ? w->cols * sizeof(*w->order) : 0;
+}
+
 bool cpu_weight_image(const struct weight *w, struct weight_image *out)
 {
     struct head h = {.dtype = w->dtype,
@@ -54,7 +59,8 @@ bool cpu_weight_image(const struct weight *w, struct weight_image *out)
                      .panel_bytes = w->panel_bytes,
                      .top = w->top,
                      .pairs = in_pairs(w),
-                     .block = w->block};
+                     .block = w->block,
+                     .stored = w->stored};
     while (h.kind < KINDS && kinds[h.kind] != w->kind)
         h.kind++;
     const struct code_layout *l = &w->codes;
@@ -65,7 +71,7 @@ bool cpu_weight_image(const struct weight *w, struct weight_image *out)
         return false;
     *out = (struct weight_image){
         .piece = {[PANELS] = {w->data, w->bytes},
-                  [ORDER] = {w->order, w->order ? w->cols * sizeof(*w->order) : 0},
+                  [COLUMNS] = {w->from ? w->from : w->order, columns_bytes(w)},
                   [FACTOR] = {w->factor,
                               w->factor ? (size_t)w->n_panels * LANES * sizeof(*w->factor) : 0}}};
     memcpy(out->head, &h, sizeof(h));
@@ -93,11 +99,14 @@ static bool read_codes(struct code_layout *l, const struct head *h)
            l->codes == h->codes.codes && l->bytes == h->codes.bytes;
 }
 
-static bool order_fits(const struct weight *w)
+static bool columns_fit(const struct weight *w)
 {
     bool fits = true;
     for (uint32_t i = 0; w->order && i < w->cols; i++)
         fits &= w->order[i] < w->cols;
+    fits &= !w->from || cpu_bands_fit(w);
+    for (uint32_t i = 0; w->from && i < w->n_panels; i++)
+        fits &= w->from[i] <= w->cols - w->stored && w->from[i] % 2 == 0;
     return fits;
 }
 
@@ -113,6 +122,7 @@ static bool fill(const struct device *d, struct weight *w, const struct head *h,
     w->dtype = (enum dtype)h->dtype;
     w->rows = h->rows;
     w->cols = h->cols;
+    w->stored = h->stored;
     w->n_panels = (w->rows + LANES - 1) / LANES;
     w->top = h->top;
     cpu_weight_choose(d, w);
@@ -122,17 +132,21 @@ static bool fill(const struct device *d, struct weight *w, const struct head *h,
     if (in_pairs(w) != h->pairs || (has_codes(w) && !read_codes(&w->codes, h)))
         return false;
     w->panel_bytes = w->kind->panel_bytes(w);
-    const uint64_t order = in->piece[ORDER].bytes, factor = in->piece[FACTOR].bytes;
+    const uint64_t columns = in->piece[COLUMNS].bytes, factor = in->piece[FACTOR].bytes;
+    uint32_t *const of = columns ? (uint32_t *)(uintptr_t)in->piece[COLUMNS].data : NULL;
+    const bool bands = of && w->kind == &kind_plain;
+    w->from = bands ? of : NULL;
+    w->order = bands ? NULL : of;
     if (w->panel_bytes != h->panel_bytes ||
         __builtin_mul_overflow(w->panel_bytes, (size_t)w->n_panels, &w->bytes) ||
-        w->bytes != in->piece[PANELS].bytes || (order && order != w->cols * sizeof(*w->order)) ||
+        w->bytes != in->piece[PANELS].bytes || (columns && columns != columns_bytes(w)) ||
+        !w->stored || w->stored > w->cols || (!bands && w->stored != w->cols) ||
         (factor && factor != (size_t)w->n_panels * LANES * sizeof(*w->factor)))
         return false;
     w->data = (char *)(uintptr_t)in->piece[PANELS].data;
-    w->order = order ? (uint32_t *)(uintptr_t)in->piece[ORDER].data : NULL;
     w->factor = factor ? (float *)(uintptr_t)in->piece[FACTOR].data : NULL;
-    w->bytes_beside = order + factor;
-    return order_fits(w);
+    w->bytes_beside = columns + factor;
+    return columns_fit(w);
 }
 
 struct weight *cpu_weight_mapped(struct device *d, const struct weight_image *in, struct err *e)

@@ -44,6 +44,12 @@ static const float *tile_x(const struct float_product *p, uint32_t tile)
     return p->packed + (size_t)tile * packed_cols(p->w, p->w->cols) * TILE_ROWS;
 }
 
+/* Elements of a tile of x of some rows before the first column of a panel. */
+static size_t before_panel(const struct weight *w, size_t panel, uint32_t rows)
+{
+    return (size_t)packed_cols(w, panel_from(w, panel)) * tile_stride(rows);
+}
+
 /* A power of two to scale a row, so that no sum of F16_FLUSH products with numbers up to `top`
  * overflows float16, nor two of them, nor the row itself: all stay below 2^15. */
 static float f16_unit(const struct kernels *kern, const float *row, uint32_t n, float top)
@@ -204,7 +210,8 @@ static void run_tile(const struct weight *w, const struct tile *t, size_t panel,
         w->tile(t);
 }
 
-/* With blocks a few panels at a time, so that their columns are read in order. */
+/* With blocks a few panels at a time, so that their columns are read in order; with bands those of
+ * the same columns. */
 static void stream_panels(void *arg, int thread, size_t begin, size_t end)
 {
     const struct float_product *p = arg;
@@ -214,16 +221,16 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
     const size_t further = !w->block ? 0 : bytes < AHEAD ? AHEAD : bytes;
     (void)thread;
     for (size_t i = begin, next; i < end; i = next) {
-        next = i + step < end ? i + step : end;
+        next = panels_alike(w, i, i + step < end ? i + step : end);
         run_tile(w,
                  &(struct tile){.y = p->y + i * LANES,
                                 .ldy = w->rows,
-                                .x = p->packed ? p->packed : p->x,
+                                .x = (p->packed ? p->packed : p->x) + before_panel(w, i, p->rows),
                                 .w = weight_panel(w, i),
                                 .w_bytes = w->panel_bytes,
                                 .rows = p->rows,
                                 .n = n_outputs(w, i, next),
-                                .k = w->cols,
+                                .k = w->stored,
                                 .ahead = AHEAD,
                                 .next = (ptrdiff_t)further},
                  i, 0);
@@ -245,7 +252,7 @@ struct row_block {
 static void run_block(const struct float_product *p, const struct row_block *b)
 {
     const struct weight *w = p->w;
-    uint32_t cols = w->cols - b->k < K_BLOCK ? w->cols - b->k : K_BLOCK;
+    uint32_t cols = w->stored - b->k < K_BLOCK ? w->stored - b->k : K_BLOCK;
     size_t steps = column_bytes(w, cols) / STEP_BYTES;
     struct tile t = {.ldy = w->rows,
                      .w = weight_panel(w, b->panel) + column_bytes(w, b->k),
@@ -263,7 +270,8 @@ static void run_block(const struct float_product *p, const struct row_block *b)
     for (uint32_t i = 0; i < b->tiles; i++) {
         const struct slice rows = slice_of(p->rows, b->tile + i, p->n_tiles);
         t.rows = rows.n;
-        t.x = tile_x(p, b->tile + i) + (size_t)packed_cols(w, b->k) * tile_stride(t.rows);
+        t.x = tile_x(p, b->tile + i) + before_panel(w, b->panel, t.rows) +
+              (size_t)packed_cols(w, b->k) * tile_stride(t.rows);
         t.y = p->y + (size_t)rows.first * w->rows + b->panel * LANES;
         t.next = w->kind->widen ? 0 : b->next + (ptrdiff_t)(i * steps * t.pace);
         run_tile(w, &t, b->panel, b->k);
@@ -279,9 +287,9 @@ static void block_panels(void *arg, int thread, size_t begin, size_t end)
     for (uint32_t c = 0; c < chunks; c++) {
         struct row_block b = {.tile = p->n_tiles * c / chunks, .wide = wide};
         b.tiles = p->n_tiles * (c + 1) / chunks - b.tile;
-        for (b.k = 0; b.k < w->cols; b.k += K_BLOCK)
+        for (b.k = 0; b.k < w->stored; b.k += K_BLOCK)
             for (b.panel = begin; b.panel < end; b.panel = b.end) {
-                b.end = b.panel + 2 < end ? b.panel + 2 : end;
+                b.end = panels_alike(w, b.panel, b.panel + 2 < end ? b.panel + 2 : end);
                 /* after the last: the next columns of the first pair */
                 b.next = b.end < end ? (ptrdiff_t)((b.end - b.panel) * w->panel_bytes)
                                      : (ptrdiff_t)column_bytes(w, K_BLOCK) -
@@ -431,15 +439,18 @@ static void head_tile(const struct heads_job *j, int thread, uint32_t head, uint
         else
             kern->pack(dst, src, rows, n, 1.0f);
     }
-    w->tile(&(struct tile){.y = j->y + ((size_t)first * j->n + head) * w->rows,
-                           .ldy = (size_t)j->n * w->rows,
-                           .x = packed,
-                           .w = w->data,
-                           .w_bytes = w->panel_bytes,
-                           .rows = rows,
-                           .n = w->rows,
-                           .k = w->cols,
-                           .ahead = AHEAD});
+    for (size_t i = 0, next; i < w->n_panels; i = next) {
+        next = panels_alike(w, i, w->n_panels);
+        w->tile(&(struct tile){.y = j->y + ((size_t)first * j->n + head) * w->rows + i * LANES,
+                               .ldy = (size_t)j->n * w->rows,
+                               .x = packed + before_panel(w, i, rows),
+                               .w = weight_panel(w, i),
+                               .w_bytes = w->panel_bytes,
+                               .rows = rows,
+                               .n = n_outputs(w, i, next),
+                               .k = w->stored,
+                               .ahead = AHEAD});
+    }
     for (uint32_t r = 0; f16 && r < rows; r++)
         kern->soft_cap(j->y + ((size_t)(first + r) * j->n + head) * w->rows, w->rows,
                        1.0f / units[r], 0.0f);

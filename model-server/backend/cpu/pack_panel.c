@@ -34,10 +34,10 @@ static inline void turn(uint32_t *to, const char *from, size_t stride)
 
 bool cpu_pack_panel(const struct weight *w, char *panel, const struct mat_part *p, int64_t row)
 {
-    size_t size = dtype_size(w->dtype), words = w->cols * size / sizeof(uint32_t);
+    size_t size = dtype_size(w->dtype), words = (size_t)p->cols * size / sizeof(uint32_t);
     if (w->kind != &kind_plain || (w->dtype == DT_F16 && !w->half) || p->dtype != w->dtype ||
         p->col_stride != 1 || p->row_stride < 0 || row + LANES > p->rows ||
-        w->cols * size % sizeof(uint32_t))
+        (size_t)p->cols * size % sizeof(uint32_t))
         return false;
     const char *from = (const char *)p->data + (size_t)(row * p->row_stride) * size;
     size_t stride = (size_t)p->row_stride * size, k = 0;

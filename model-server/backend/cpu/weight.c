@@ -40,8 +40,7 @@ static void note_top(struct packing *job, size_t begin, size_t end)
         ;
 }
 
-/* Row `row` of the stacked parts. */
-static const struct mat_part *part_of(const struct mat_desc *m, int64_t *row)
+const struct mat_part *cpu_part_of(const struct mat_desc *m, int64_t *row)
 {
     const struct mat_part *p = m->parts;
     for (; *row >= p->rows; p++)
@@ -82,7 +81,7 @@ static void pack_row_any(char *panel, const struct mat_part *p, int64_t row, int
 
 static size_t float_panel_bytes(const struct weight *w)
 {
-    return ((size_t)w->cols + 1) / 2 * 2 * LANES * dtype_size(w->dtype);
+    return ((size_t)w->stored + 1) / 2 * 2 * LANES * dtype_size(w->dtype);
 }
 
 static void float_pack(struct device *d, int thread, const struct weight *w, char *panel, int lane,
@@ -90,8 +89,8 @@ static void float_pack(struct device *d, int thread, const struct weight *w, cha
 {
     (void)d, (void)thread;
     if (w->dtype != DT_F32 && p->dtype == w->dtype && p->col_stride == 1)
-        pack_row_16((uint16_t *)panel, (const uint16_t *)p->data + row * p->row_stride, w->cols,
-                    lane, in_pairs(w));
+        pack_row_16((uint16_t *)panel, (const uint16_t *)p->data + row * p->row_stride,
+                    (uint32_t)p->cols, lane, in_pairs(w));
     else
         pack_row_any(panel, p, row, lane, w->dtype, in_pairs(w));
 }
@@ -99,15 +98,25 @@ static void float_pack(struct device *d, int thread, const struct weight *w, cha
 static void float_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n)
 {
     const char *panel = weight_panel(w, row / LANES);
-    uint32_t lane = row % LANES;
-    for (uint32_t i = k; i < k + n; i++) {
+    const uint32_t lane = row % LANES, from = panel_from(w, row / LANES);
+    for (uint32_t j = 0; j < n; j++) {
+        const uint32_t i = k + j - from; /* wraps before the first column */
         int64_t at = in_pairs(w) ? (int64_t)(i & ~1u) * LANES + (int64_t)2 * lane + (i & 1)
                                  : (int64_t)i * LANES + lane;
-        dst[i - k] = number_at(panel, w->dtype, at);
+        dst[j] = i < w->stored ? number_at(panel, w->dtype, at) : 0;
     }
 }
 
 const struct weight_kind kind_plain = {float_panel_bytes, float_pack, float_row, linear_float};
+
+/* Columns [from, from + n) of a part, which are numbers. */
+static struct mat_part columns_of(const struct mat_part *p, uint32_t from, uint32_t n)
+{
+    struct mat_part cut = *p;
+    cut.data = (const char *)p->data + from * p->col_stride * (int64_t)dtype_size(p->dtype);
+    cut.cols = n;
+    return cut;
+}
 
 /* The thread that packs a panel will also multiply with it: see pool_run(). */
 static void pack_panels(void *arg, int thread, size_t begin, size_t end)
@@ -116,12 +125,13 @@ static void pack_panels(void *arg, int thread, size_t begin, size_t end)
     struct weight *w = job->w;
     for (size_t i = begin * LANES; i < end * LANES && i < w->rows; i++) {
         int64_t row = (int64_t)i;
-        const struct mat_part *p = part_of(job->m, &row);
+        const struct mat_part *p = cpu_part_of(job->m, &row);
         char *panel = w->data + i / LANES * w->panel_bytes;
-        if (i % LANES == 0 && cpu_pack_panel(w, panel, p, row))
+        const struct mat_part cut = w->from ? columns_of(p, w->from[i / LANES], w->stored) : *p;
+        if (i % LANES == 0 && cpu_pack_panel(w, panel, &cut, row))
             i += LANES - 1;
         else
-            w->kind->pack(job->d, thread, w, panel, (int)(i % LANES), p, row);
+            w->kind->pack(job->d, thread, w, panel, (int)(i % LANES), &cut, row);
     }
     if (w->dtype == DT_F16 && w->half)
         note_top(job, begin, end);
@@ -234,7 +244,7 @@ static int keep_factors(struct weight *w, const struct mat_desc *m, struct err *
         return -1;
     for (size_t i = 0; i < w->rows; i++) {
         int64_t row = (int64_t)i;
-        const struct mat_part *p = part_of(m, &row);
+        const struct mat_part *p = cpu_part_of(m, &row);
         w->factor[i] = p->codes->format.factors ? p->codes->factor[row] : 1.0f;
     }
     return 0;
@@ -264,11 +274,11 @@ struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struc
     w->dtype = m->dtype;
     cpu_weight_choose(d, w);
     w->rows = (uint32_t)rows;
-    w->cols = (uint32_t)m->parts[0].cols;
+    w->cols = w->stored = (uint32_t)m->parts[0].cols;
     w->n_panels = (w->rows + LANES - 1) / LANES;
     if (are_e4m3(m))
         cpu_blocks_make(w, m);
-    if (has_codes(w) && prepare_codes(w, m, e)) {
+    if (has_codes(w) ? prepare_codes(w, m, e) : cpu_bands_find(w, m, e)) {
         cpu_weight_free(d, w);
         return NULL;
     }
@@ -313,6 +323,7 @@ void cpu_weight_free(struct device *d, struct weight *w)
         return;
     if (!w->mapped) {
         cpu_unmap(w->data, w->bytes);
+        free(w->from);
         free(w->order);
         free(w->factor);
     }

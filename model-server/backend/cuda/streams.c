@@ -40,6 +40,18 @@ void cuda_softmax(struct device *d, float *x, uint32_t rows, uint32_t n)
         RECORD(d, softmax_launch, args);
 }
 
+void cuda_fourier(struct device *d, float *y, const float *x, uint32_t n)
+{
+    struct fourier_args args = {.y = y,
+                                .x = x,
+                                .spans = d->b.spans,
+                                .span_of = d->b.span_of,
+                                .n = n,
+                                .half = n / 2 + 1,
+                                .tokens = d->batch->n_tokens};
+    RECORD(d, fourier_launch, args);
+}
+
 void cuda_merge_attention(struct device *d, float *y, const float *y_sums, const float *x,
                           const float *x_sums, uint32_t rows, uint32_t n)
 {

@@ -261,7 +261,9 @@ static bool made(const struct decoder_spec *s, uint32_t layer, enum role role)
         return latent || role == W_O; /* others make what all heads read, or are several */
     if (l->mixer == MIXER_NARROW)
         return false; /* its matrices are products of several */
-    if ((l->mixer == MIXER_RELATIVE || l->mixer == MIXER_SPAN_CONV) && !lora_is_mlp(role))
+    if ((l->mixer == MIXER_RELATIVE || l->mixer == MIXER_SPAN_CONV ||
+         l->mixer == MIXER_VALUE_CONV) &&
+        !lora_is_mlp(role))
         return false; /* they are no linear layers, or are beside convolutions */
     if (l->mixer == MIXER_SHARED)
         return false; /* PEFT would change the block of all layers that share it */

@@ -196,30 +196,6 @@ static void times(struct decoder *d, float *x, uint32_t rows, uint32_t n, const 
                       &(struct gate_norm){.kind = GATE_PRODUCT, .gate = by, .stride = stride});
 }
 
-/* sum = sum over taps of their numbers times those neighbours of x: rows of `hidden` numbers, as
- * those of the scratch memory `part`. */
-static int convolve_channels(struct decoder *d, const struct span_conv *y, float *sum,
-                             const float *x, float *part, struct err *e)
-{
-    const struct ragged *b = d->step;
-    const uint32_t t = b->n_tokens, n = d->spec.hidden, taps = d->spec.span_conv.taps;
-    d->ops->beside(d->dev, sum, x, NULL, t, n);
-    layer_times(d, sum, t, n, y->depth[taps / 2]);
-    for (uint32_t j = 0; j < taps; j++) {
-        uint32_t some = 0;
-        if (j != taps / 2 && neighbours_begin(d, y->rows, b, (int64_t)j - taps / 2, &some, e))
-            return -1;
-        if (!some)
-            continue;
-        d->ops->gather_out(d->dev, part, x, n);
-        layer_times(d, part, some, n, y->depth[j]);
-        d->ops->give_rows(d->dev, sum, part, n, true);
-        if (neighbours_end(d, b, e))
-            return -1;
-    }
-    return 0;
-}
-
 /* The weights of all kernels [tokens][heads][kernel_width()], of keys [tokens][heads * dim]. */
 static int weigh(struct decoder *d, const struct span_conv *y, float *weights, const float *keys,
                  uint32_t tokens, struct err *e)
@@ -282,7 +258,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     assert(n == d->step->n_tokens);
     d->ops->linear(d->dev, qkv, t->in, n, y->qkv, y->qkv_bias);
     attention_plain(d, t, att, qkv);
-    if (convolve_channels(d, y, wide, t->in, some, e))
+    if (neighbours_sum(d, y->rows, d->step, wide, t->in, hidden, y->depth, d->spec.span_conv.taps,
+                       some, e))
         return -1;
     d->ops->linear(d->dev, a.values, wide, n, y->point, y->point_bias);
     times(d, a.values, n, s.sums, qkv, s.qkv);

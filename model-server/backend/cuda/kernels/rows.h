@@ -147,6 +147,16 @@ struct softmax_args {
 };
 launch_fn softmax_launch;
 
+/* See fourier() in backend.h; half: n / 2 + 1. */
+struct fourier_args {
+    float *y;
+    const float *x;
+    const struct span_view *spans;
+    const uint32_t *span_of;
+    uint32_t n, half, tokens;
+};
+launch_fn fourier_launch;
+
 /* See merge_attention() in backend.h. */
 struct merge_args {
     float *y;

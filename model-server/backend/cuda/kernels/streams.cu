@@ -161,6 +161,38 @@ extern "C" cudaError_t softmax_launch(const struct launch *l, const void *args)
                   *a);
 }
 
+/* grid: (tokens, half / THREADS). Each number is two chains over the tokens in ascending order. */
+static __global__ void __launch_bounds__(THREADS) fourier_kernel(fourier_args a)
+{
+    depend();
+    const uint32_t k = blockIdx.y * THREADS + threadIdx.x;
+    const span_view s = a.spans[a.span_of[blockIdx.x]];
+    const uint32_t t = blockIdx.x - s.first;
+    if (k >= a.half)
+        return;
+    const float *x = a.x + (size_t)s.first * 2 * a.half + k;
+    float even = 0.0f, odd = 0.0f;
+    for (uint32_t i = 0, at = 0; i < s.n; i++, x += 2 * a.half) {
+        const int near = at > s.n / 2 ? (int)at - (int)s.n : (int)at; /* half a turn at most */
+        const float angle = 6.2831853f * (float)near / (float)s.n;
+        even = fmaf(x[0], cosf(angle), even);
+        odd = fmaf(x[a.half], sinf(angle), odd);
+        at += t;
+        at -= at >= s.n ? s.n : 0;
+    }
+    float *y = a.y + (size_t)blockIdx.x * a.n;
+    y[k] = even + odd;
+    if (k && a.n - k >= a.half)
+        y[a.n - k] = even - odd;
+}
+
+extern "C" cudaError_t fourier_launch(const struct launch *l, const void *args)
+{
+    const fourier_args *a = (const fourier_args *)args;
+    return launch(fourier_kernel, dim3(a->tokens, (a->half + THREADS - 1) / THREADS), THREADS, 0,
+                  l->stream, l->overlap, *a);
+}
+
 /* grid: (rows) */
 static __global__ void __launch_bounds__(THREADS) moments_kernel(moments_args a)
 {

@@ -42,6 +42,8 @@ static inline int configure(const char *keys, const char *base, struct decoder_s
     "\"model_type\":\"xlnet\",\"d_model\":64,\"n_layer\":2,\"n_head\":8,\"d_inner\":128,"          \
     "\"vocab_size\":320"
 #define CONVBERT "\"model_type\":\"convbert\",\"embedding_size\":64," SIZES
+#define NYSTROM  "\"model_type\":\"nystromformer\"," SIZES
+#define XMOD     "\"model_type\":\"xmod\",\"default_language\":\"en_XX\"," SIZES
 #define LLAMA    "\"model_type\":\"llama\"," SIZES
 
 #define GPT2 "\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":8,\"vocab_size\":320"
