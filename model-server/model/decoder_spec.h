@@ -156,6 +156,7 @@ struct layer_spec {
     uint32_t kv_of; /* not 0: no keys and values of its own; it reads those of layer kv_of - 1 */
     /* not 0: with mla_spec.index, it attends to the positions that layer top_of - 1 selected */
     uint32_t top_of;
+    bool other_mla;  /* MIXER_MLA: its sizes are decoder_spec.mla_other */
     bool by_blocks;  /* block-sparse attention: decoder_spec.blocks */
     uint32_t chunk;  /* chunked attention with chunks of this size; 0: none */
     bool q_grows;    /* q has a factor that grows with the position: struct q_growth */
@@ -439,7 +440,7 @@ struct decoder_spec {
 
     struct recur_spec recur;
     struct moe_spec moe;
-    struct mla_spec mla;
+    struct mla_spec mla, mla_other; /* see spec_mla(); the only indexer is mla.index */
     struct cca_spec cca;
     struct entries_spec entries;
     struct block_spec blocks;
@@ -508,6 +509,10 @@ static inline uint32_t spec_heads(const struct decoder_spec *s, uint32_t layer)
 static inline uint32_t spec_kv_heads(const struct decoder_spec *s, uint32_t layer)
 {
     return s->layers[layer].n_kv_heads ? s->layers[layer].n_kv_heads : s->n_kv_heads;
+}
+static inline const struct mla_spec *spec_mla(const struct decoder_spec *s, uint32_t layer)
+{
+    return s->layers[layer].other_mla ? &s->mla_other : &s->mla;
 }
 static inline uint32_t spec_ffn(const struct decoder_spec *s, uint32_t layer)
 {
