@@ -112,6 +112,14 @@ void cuda_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const
         RECORD(d, gate_launch, a);
 }
 
+void cuda_scale_heads(struct device *d, float *x, uint32_t rows, uint32_t heads, uint32_t n,
+                      const float *by, const float *slope, const float *offset)
+{
+    struct scale_heads_args a = {x, by, slope, offset, (uint64_t)rows * heads * n, heads, n};
+    if (rows)
+        RECORD(d, scale_heads_launch, a);
+}
+
 void cuda_clip(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                const float *low, const float *high)
 {

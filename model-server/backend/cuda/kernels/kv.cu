@@ -145,7 +145,7 @@ static __global__ void __launch_bounds__(WARPS * 32) latent_kernel(latent_args a
     const uint32_t head = blockIdx.y * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (head < a.n_heads)
         latent_query(a, blockIdx.x, head, lane);
-    else if (head == a.n_heads)
+    else if (head == a.n_heads && a.kv_rows)
         latent_key(a, blockIdx.x, key, lane);
 }
 
