@@ -290,6 +290,9 @@ struct q_growth {
     double beta, length;
     uint32_t after;
     bool power;
+    /* MIXER_MLA: the factor of a head of q is slope * ln(1 + p) + offset, with two stored numbers
+     * of the head; the same applies to the heads of an indexer. `length` is 1. */
+    bool by_head;
 };
 
 struct decoder_spec {

@@ -108,6 +108,7 @@ struct mla_spec {
          * the pool that is not complete (GLM-5.3). Without a rotation. */
         uint32_t pool;
         float eps; /* of the norm of its keys */
+        bool own_norm; /* its queries read the layer's input after a layer norm of their own */
     } index;
 };
 

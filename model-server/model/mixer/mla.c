@@ -8,7 +8,8 @@
  *
  * With an indexer (DeepSeek V3.2, arXiv 2512.02556) a token attends to selected positions. Every
  * rank selects, from equal inputs, so all select the same. A layer without an indexer uses the
- * selection of an earlier layer (GLM-5). */
+ * selection of an earlier layer (GLM-5). A layer may also read the latents of an earlier one
+ * (Mistral Large 4): it caches nothing, or the keys of its indexer alone. */
 #include "model-server/model/mixer/mla.h"
 
 /* The indexer's queries, its keys and weights are gone before the rest is computed. */
@@ -18,7 +19,9 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     const struct mla_spec *m = spec_mla(&d->spec, layer);
     const struct index_spec *x = &d->spec.mla.index;
     const uint32_t index =
-        mla_has_indexer(d, layer) ? (x->heads + (x->pool ? 2 : 1)) * x->dim + x->heads : 0;
+        mla_has_indexer(d, layer) ? (x->heads + (x->pool ? 2 : 1)) * x->dim + x->heads +
+                                        (x->own_norm ? d->spec.hidden : 0)
+                                  : 0;
     const uint32_t rest = s.nope + s.rope + s.latent + s.q + s.key;
     return m->q_rank * (m->gate_beside ? 4 : 1) + s.v + s.gate +
            (rest > index ? rest : index);
@@ -27,12 +30,13 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
 static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
 {
     const struct mla_spec *m = spec_mla(&d->spec, layer);
-    *out = (struct kv_layer){.n_heads = 1,
-                             .k_dim = m->kv_rank + m->rope,
-                             .v_dim = m->kv_rank,
-                             .latent = true,
+    const bool own = !d->spec.layers[layer].kv_of;
+    *out = (struct kv_layer){.n_heads = own ? 1 : 0,
+                             .k_dim = own ? m->kv_rank + m->rope : 0,
+                             .v_dim = own ? m->kv_rank : 0,
+                             .latent = own,
                              .index_dim = mla_has_indexer(d, layer) ? d->spec.mla.index.dim : 0};
-    return true;
+    return own || out->index_dim;
 }
 
 static void project(struct decoder *d, const struct sub_step *t, const struct weight *w,
@@ -83,23 +87,40 @@ static void pool(struct decoder *d, const struct indexer *x, struct sub_step *t,
                                           .bias = x->pool_bias});
 }
 
+/* x[tokens, heads, n] *= the heads' factors. */
+static void grow(struct decoder *d, const struct sub_step *t, const struct head_growth *g, float *x,
+                 uint32_t heads, uint32_t n)
+{
+    if (g->slope)
+        d->ops->scale_heads(d->dev, x, t->tokens, heads, n, d->scratch.q_scale + t->first, g->slope,
+                            g->offset);
+}
+
 /* Selects the positions to which each token attends; q_in: the input of q's matrices. */
 static void select_top(struct decoder *d, const struct indexer *x, struct sub_step *t,
                        const float *q_in)
 {
     const struct index_spec *s = &d->spec.mla.index;
-    const uint32_t n = t->tokens, rope = d->spec.layers[t->layer].rope;
+    const uint32_t n = t->tokens;
     const uint32_t turns = spec_mla(&d->spec, t->layer)->rope;
     struct work w = t->work;
     float *q = work_take(&w, n, (size_t)s->heads * s->dim), *k = work_take(&w, n, s->dim);
     float *weights = work_take(&w, n, s->heads);
+    const struct layer_spec *ls = &d->spec.layers[t->layer];
+    const uint32_t kv = ls->kv_of ? d->kv_in[d->index_at[t->layer]] : t->kv;
+    if (s->own_norm) {
+        float *own = work_take(&w, n, d->spec.hidden);
+        d->ops->norm(d->dev, own, t->in, n, d->spec.hidden, &x->in_norm);
+        q_in = own;
+    }
     d->ops->linear(d->dev, q, q_in, n, x->q, NULL);
+    grow(d, t, &x->growth, q, s->heads, s->dim);
     d->ops->linear(d->dev, k, t->in, n, x->k, NULL);
     d->ops->norm(d->dev, k, k, n, s->dim, &x->norm);
     d->ops->linear(d->dev, weights, t->in, n, x->weights, NULL);
     if (s->pool)
         pool(d, x, t, &w, k);
-    d->ops->select_keys(d->dev, d->scratch.top, q, k, t->cache, t->kv,
+    d->ops->select_keys(d->dev, d->scratch.top, q, k, t->cache, kv,
                         &(struct select_keys){.n_heads = s->heads,
                                               .dim = s->dim,
                                               .rot_at = s->rope_last ? s->dim - turns : 0,
@@ -108,7 +129,7 @@ static void select_top(struct decoder *d, const struct indexer *x, struct sub_st
                                               .block = s->pool,
                                               .pooled = s->pool > 0,
                                               .interleaved = s->interleaved,
-                                              .rope = turns ? d->scratch.rope[rope] : NULL,
+                                              .rope = turns ? d->scratch.rope[ls->rope] : NULL,
                                               .weights = weights});
 }
 
@@ -132,10 +153,11 @@ static const float *queries(struct decoder *d, const struct mla *a, struct sub_s
     project(d, t, a->q_nope, LORA_QKV, nope, s.nope, in.x, in.width);
     if (a->q_rope)
         project(d, t, a->q_rope, LORA_Q_ROPE, turned, s.rope, in.x, in.width);
-    project(d, t, a->kv_a, LORA_KV_A, key, s.key, t->in, d->spec.hidden);
+    if (a->kv_a)
+        project(d, t, a->kv_a, LORA_KV_A, key, s.key, t->in, d->spec.hidden);
     d->ops->linear_heads(d->dev, latent, nope, t->tokens, a->k_up, s.heads);
     d->ops->latent_kv(
-        d->dev, q, key, t->cache, t->kv,
+        d->dev, q, a->kv_a ? key : NULL, t->cache, t->kv,
         &(struct latent_kv){.n_heads = s.heads,
                             .rank = m->kv_rank,
                             .rot_dim = m->rope,
@@ -145,7 +167,9 @@ static const float *queries(struct decoder *d, const struct mla *a, struct sub_s
                             .eps = m->eps,
                             .latent = latent,
                             .turned = turned,
-                            .q_scale = ls->q_grows ? d->scratch.q_scale + t->first : NULL});
+                            .q_scale = ls->q_grows && !a->growth.slope ? d->scratch.q_scale + t->first
+                                                                       : NULL});
+    grow(d, t, &a->growth, q, s.heads, s.key);
     return q;
 }
 

@@ -4,11 +4,17 @@
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
 
-/* Queries [index.heads * dim, q_rank], keys [dim, hidden] and their norm, weights [heads, hidden].
- */
+/* Two numbers of each head, of q_growth.by_head; NULL: none. */
+struct head_growth {
+    float *slope, *offset;
+};
+
+/* Queries [index.heads * dim, q_rank or hidden], keys [dim, hidden] and their norm, weights [heads,
+ * hidden]. */
 struct indexer {
     struct weight *q, *k, *weights;
-    struct norm norm;
+    struct norm norm, in_norm; /* in_norm: [hidden] of index_spec.own_norm */
+    struct head_growth growth;
     struct weight *pool_gate; /* [dim, hidden] with index.pool; else NULL */
     float *pool_bias;         /* [pool, dim] */
     uint64_t state;           /* the pool that is open, in a cell */
@@ -19,7 +25,7 @@ struct mla {
     struct weight *q_a; /* [q_rank, hidden], or NULL */
     /* [heads * nope], [heads * rope] of hidden or q_rank; q_rope is NULL without rotation */
     struct weight *q_nope, *q_rope;
-    struct weight *kv_a;          /* [kv_rank + rope, hidden] */
+    struct weight *kv_a; /* [kv_rank + rope, hidden]; NULL: it reads another layer's latents */
     struct weight *gate;          /* [heads] or [heads * v] of hidden, or NULL */
     struct weight *o;             /* [hidden, heads * v] */
     struct weight **k_up, **v_up; /* [heads] of [kv_rank, nope] and [v, kv_rank] */
@@ -27,6 +33,7 @@ struct mla {
     struct norm q_norm; /* [q_rank] */
     float *kv_norm;     /* [kv_rank] */
     float *sinks;       /* [heads], or NULL */
+    struct head_growth growth;
 };
 
 /* Elements of a row of a layer on this rank. */
