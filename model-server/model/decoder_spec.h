@@ -26,6 +26,9 @@ enum qkv_layout {
     QKV_GROUPED,    /* one: for each key-value head its g q heads, its k, its v */
     QKV_GATE_FIRST, /* one: the rows of ATTN_GATE_APART, then as QKV_STACKED */
     QKV_QUARTERS,   /* one: four times a quarter of all q heads, of all v heads, of all k heads */
+    /* one: decoder_spec.qkv_turns times that part of all q heads, of all k heads, of all v heads.
+     * Blocks of scales begin anew with each turn (MiMo V2.5) */
+    QKV_TURNS,
 };
 enum mlp_kind {
     MLP_PLAIN,        /* down(act(up(x))) */
@@ -297,7 +300,7 @@ struct q_growth {
 
 struct decoder_spec {
     uint32_t vocab, hidden, n_layers, n_heads, n_kv_heads, head_dim, ffn;
-    uint32_t v_dim;          /* of a head of v, with QKV_SEPARATE; 0: as of q and k */
+    uint32_t v_dim;          /* of a head of v, with QKV_SEPARATE or QKV_TURNS; 0: as of q and k */
     uint32_t max_positions;  /* 0: unbounded */
     uint32_t n_draft_layers; /* after n_layers, included in `layers`: those of a draft head
                                 (draft/draft.h) */
@@ -361,6 +364,7 @@ struct decoder_spec {
 
     struct group_spec groups;
     enum qkv_layout qkv;
+    uint32_t qkv_turns;  /* it divides the heads of q, k and v of each layer */
     bool kv_interleaved; /* with QKV_SEPARATE: W_K has k and v of each head side by side */
     enum mlp_kind mlp;
     enum act act;
@@ -578,6 +582,13 @@ static inline uint32_t spec_qkv_row(const struct decoder_spec *s, uint32_t layer
 {
     const uint32_t kv_heads = spec_kv_heads(s, layer), heads = spec_heads(s, layer);
     uint32_t g = heads / kv_heads, row = head;
+    if (s->qkv == QKV_TURNS) {
+        const uint32_t dim = spec_head_dim(s, layer), v_dim = spec_v_dim(s, layer);
+        const uint32_t q = heads / s->qkv_turns, kv = kv_heads / s->qkv_turns;
+        const uint32_t each = part ? kv : q, at = part == 0 ? 0 : part == 1 ? q : q + kv;
+        return head / each * ((q + kv) * dim + kv * v_dim) + at * dim +
+               head % each * (part == 2 ? v_dim : dim);
+    }
     if (s->qkv == QKV_STACKED || s->qkv == QKV_GATE_FIRST)
         row = (s->qkv == QKV_GATE_FIRST ? heads : 0) + head + (part > 0 ? heads : 0) +
               (part > 1 ? kv_heads : 0);

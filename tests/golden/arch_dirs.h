@@ -133,6 +133,7 @@ static const char *const dirs[] = {
     MADE "minimax_m3_hub",
     MADE "mimo_v2_flash",
     MADE "mimo_v2_flash_hub",
+    MADE "mimo_v2",
     MADE "exaone4",
     MADE "exaone4_window",
     MADE "seed_oss",

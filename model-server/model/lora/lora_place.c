@@ -138,7 +138,7 @@ static void place_heads(const struct lora_base *base, struct lora_pair *p, uint3
     switch (p->role) {
     case W_QKV:
         p->n = p->most_n = q + k + v;
-        *outputs = (heads + 2 * kv_heads) * dim;
+        *outputs = (heads + kv_heads) * dim + kv_heads * v_dim;
         break;
     case W_Q:
         p->n = p->most_n = q;
