@@ -92,6 +92,7 @@ struct latent_kv {
     bool interleaved;
     const float *rope; /* or NULL */
     const float *norm; /* [rank] weights: the latent part of a key is RMS-normalised */
+    const float *turn_norm; /* [rot_dim] the same of the rotated part, before it turns; or NULL */
     float eps;
     const float *latent;  /* [T, n_heads, rank] latent part of the queries, not rotated */
     const float *turned;  /* [T, n_heads, rot_dim] */

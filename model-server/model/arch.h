@@ -82,6 +82,7 @@ enum role {
     W_KV_A,
     W_KV_A_NORM,
     W_KV_B,
+    W_K_TURN_NORM, /* of mla_spec.turn_norm */
     W_INDEX_Q, /* of mla_spec.index and decoder_spec.blocks: its queries, its keys and their norms,
                   the weights of its heads */
     W_INDEX_Q_NORM,

@@ -160,6 +160,7 @@ struct layer_spec {
     /* not 0: with mla_spec.index, it attends to the positions that layer top_of - 1 selected */
     uint32_t top_of;
     bool other_mla;  /* MIXER_MLA: its sizes are decoder_spec.mla_other */
+    bool selects_none; /* with mla_spec.index: it attends to all positions, or those of its window */
     bool by_blocks;  /* block-sparse attention: decoder_spec.blocks */
     uint32_t chunk;  /* chunked attention with chunks of this size; 0: none */
     bool q_grows;    /* q has a factor that grows with the position: struct q_growth */

@@ -203,6 +203,8 @@ static const char *const dirs[] = {
     MADE "deepseek_v4",
     MADE "deepseek_v4_two",
     MADE "deepseek_v4_hub",
+    MADE "dots3_note",
+    MADE "dots3_note_hub",
     MADE "longcat_flash",
     MADE "mixtral_window_in_memory",
     MADE "granitemoe_in_memory",

@@ -286,6 +286,7 @@ void cuda_latent_kv(struct device *d, float *q, const float *kv, struct kv_cache
                             .turned = p->turned,
                             .rope = p->rope,
                             .norm = p->norm,
+                            .turn_norm = p->turn_norm,
                             .q_scale = p->q_scale,
                             .slots = kv_slots_of(d, cache),
                             .kv = kv_view(cache, layer),

@@ -48,7 +48,7 @@ void config_indexer(struct config *c, struct decoder_spec *s, const struct index
     if (!s->mla.q_rank && !x->own_norm)
         config_fail(c, "`q_lora_rank` is required: the indexer reads that product");
     for (uint32_t i = 0, own = 0; i < s->n_layers; i++, word = word ? word->next : NULL) {
-        if (s->layers[i].mixer != MIXER_MLA)
+        if (s->layers[i].mixer != MIXER_MLA || s->layers[i].selects_none)
             continue;
         if (indexes(c, word, i, d->every))
             own = i + 1;

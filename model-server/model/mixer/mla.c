@@ -164,6 +164,7 @@ static const float *queries(struct decoder *d, const struct mla *a, struct sub_s
                             .interleaved = d->spec.rope[ls->rope].interleaved,
                             .rope = a->q_rope ? d->scratch.rope[ls->rope] : NULL,
                             .norm = a->kv_norm,
+                            .turn_norm = a->turn_norm,
                             .eps = m->eps,
                             .latent = latent,
                             .turned = turned,
@@ -193,6 +194,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     const struct mla *a = self;
     const struct decoder_spec *m = &d->spec;
     const struct mla_shape s = mla_shape_of(d, t->layer);
+    const struct layer_spec *ls = &m->layers[t->layer];
+    const bool selects = m->mla.index.top && !ls->selects_none;
     (void)e;
     float *v = work_take(&t->work, t->tokens, s.v);
     float *gates = work_take(&t->work, t->tokens, s.gate);
@@ -204,10 +207,11 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
                       &(struct attn){.n_heads = s.heads,
                                      .n_kv_heads = 1,
                                      .head_dim = s.key,
-                                     .scale = m->layers[t->layer].attn_scale,
+                                     .scale = ls->attn_scale,
+                                     .window = ls->window,
                                      .sinks = a->sinks,
-                                     .top = m->mla.index.top ? d->scratch.top : NULL,
-                                     .n_top = m->mla.index.top,
+                                     .top = selects ? d->scratch.top : NULL,
+                                     .n_top = selects ? m->mla.index.top : 0,
                                      .top_block = m->mla.index.pool,
                                      .top_tail = m->mla.index.pool > 0});
     d->ops->linear_heads(d->dev, v, sums, t->tokens, a->v_up, s.heads);

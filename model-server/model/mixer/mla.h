@@ -32,6 +32,7 @@ struct mla {
     uint32_t heads;
     struct norm q_norm; /* [q_rank] */
     float *kv_norm;     /* [kv_rank] */
+    float *turn_norm;   /* [rope], or NULL */
     float *sinks;       /* [heads], or NULL */
     struct head_growth growth;
 };

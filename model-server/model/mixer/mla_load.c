@@ -24,7 +24,8 @@ struct mla_shape mla_shape_of(const struct decoder *d, uint32_t layer)
 
 bool mla_has_indexer(const struct decoder *d, uint32_t layer)
 {
-    return d->spec.mla.index.top && !d->spec.layers[layer].top_of;
+    const struct layer_spec *s = &d->spec.layers[layer];
+    return d->spec.mla.index.top && !s->top_of && !s->selects_none;
 }
 
 static struct weight *pack(struct loader *l, struct mat_part p)
@@ -185,6 +186,8 @@ static void load_kv_a(struct loader *l, struct mla *a, int layer)
     a->kv_a =
         pack(l, loader_part(l, W_KV_A, layer, NO_EXPERT, false, m->kv_rank + m->rope, s->hidden));
     a->kv_norm = loader_weight_vector(l, W_KV_A_NORM, layer, m->kv_rank);
+    if (m->turn_norm)
+        a->turn_norm = loader_weight_vector(l, W_K_TURN_NORM, layer, m->rope);
     if (m->kv_scale != 0)
         scale_vector(l, a->kv_norm, m->kv_rank, m->kv_scale);
 }
@@ -234,7 +237,7 @@ void mla_free(struct decoder *d, void *self)
     layer_free_norm(d, &a->q_norm);
     layer_free_norm(d, &a->index.norm);
     layer_free_norm(d, &a->index.in_norm);
-    float *vectors[] = {a->kv_norm,       a->sinks,         a->index.pool_bias,    a->growth.slope,
+    float *vectors[] = {a->kv_norm, a->turn_norm, a->sinks,         a->index.pool_bias,    a->growth.slope,
                         a->growth.offset, a->index.growth.slope, a->index.growth.offset};
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
         d->ops->free(d->dev, vectors[i]);

@@ -269,7 +269,7 @@ launch_fn rope_launch;
 
 struct latent_args {
     float *q;
-    const float *kv_rows, *latent, *turned, *rope, *norm, *q_scale;
+    const float *kv_rows, *latent, *turned, *rope, *norm, *turn_norm, *q_scale;
     const uint32_t *slots;
     struct kv_view kv;
     uint32_t tokens, n_heads, rank, rot_dim, interleaved;
