@@ -92,6 +92,7 @@ struct latent_kv {
     bool interleaved;
     const float *rope; /* or NULL */
     const float *norm; /* [rank] weights: the latent part of a key is RMS-normalised */
+    const float *turn_norm; /* [rot_dim] the same of the rotated part, before it turns; or NULL */
     float eps;
     const float *latent;  /* [T, n_heads, rank] latent part of the queries, not rotated */
     const float *turned;  /* [T, n_heads, rot_dim] */
@@ -372,6 +373,10 @@ struct backend_ops {
     /* x[t][i] *= the sigmoid, or with `softplus` the softplus, of gate[t]. NULL: not supported. */
     void (*gate_rows)(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate,
                       bool softplus);
+    /* Multiplies each head of x[rows, heads, n] by slope[head] * by[row] + offset[head], in place.
+     * NULL: not supported. */
+    void (*scale_heads)(struct device *d, float *x, uint32_t rows, uint32_t heads, uint32_t n,
+                        const float *by, const float *slope, const float *offset);
     /* y[t][i] = x[t][i] clipped to low[i] .. high[i]; y may be x. NULL: not supported. */
     void (*clip)(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                  const float *low, const float *high);
@@ -385,7 +390,8 @@ struct backend_ops {
                     const struct rope_kv *p);
     /* q[T, n_heads, rank + rot_dim]: `latent` and the rotated `turned`. A token's key is its row
      * of kv [T, rank + rot_dim] with the first `rank` normalised and the rest rotated. It is
-     * written to the cache, whose layer is latent. NULL: not supported. */
+     * written to the cache, whose layer is latent. kv NULL: the keys are those of another layer,
+     * and only q is made. NULL: not supported. */
     void (*latent_kv)(struct device *d, float *q, const float *kv, struct kv_cache *cache,
                       uint32_t layer, const struct latent_kv *p);
     /* Rotates q [T, n_heads, dim] in place and each row of k [T, dim], the index key of a token,

@@ -28,7 +28,7 @@ enum kv_dtype kv_dtype_chosen(uint32_t choice);
 
 /* What a layer caches for each token: `n_heads` keys of k_dim numbers and values of v_dim. */
 struct kv_layer {
-    uint32_t n_heads, k_dim, v_dim;
+    uint32_t n_heads, k_dim, v_dim; /* n_heads 0: only index keys */
     bool latent; /* a value is the first v_dim numbers of its key (one head): see latent_kv() */
     uint32_t index_dim; /* width of one more key of each token, for select_keys(); 0: none */
     /* Not 0: positions of an entry (entries.h). A latent layer has one more key, which is also a

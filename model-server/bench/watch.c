@@ -68,6 +68,10 @@ TIMED(row_squares, 0,
 TIMED(gate_rows, 0,
       (struct device * d, float *x, uint32_t rows, uint32_t n, const float *gate, bool softplus),
       (d, x, rows, n, gate, softplus))
+TIMED(scale_heads, 0,
+      (struct device * d, float *x, uint32_t rows, uint32_t heads, uint32_t n, const float *by,
+       const float *slope, const float *offset),
+      (d, x, rows, heads, n, by, slope, offset))
 TIMED(rope_kv, 0,
       (struct device * d, float *qkv, struct kv_cache *kv, uint32_t layer, const struct rope_kv *p),
       (d, qkv, kv, layer, p))
@@ -145,6 +149,7 @@ const struct backend_ops *watch_ops(const struct backend_ops *ops)
     TAKE(linear);
     TAKE(row_squares);
     TAKE(gate_rows);
+    TAKE(scale_heads);
     TAKE(rope_kv);
     TAKE(attention);
     TAKE(act_mul);

@@ -83,12 +83,19 @@ enum role {
     W_KV_A,
     W_KV_A_NORM,
     W_KV_B,
+    W_K_TURN_NORM, /* of mla_spec.turn_norm */
     W_INDEX_Q, /* of mla_spec.index and decoder_spec.blocks: its queries, its keys and their norms,
                   the weights of its heads */
     W_INDEX_Q_NORM,
     W_INDEX_K,
     W_INDEX_K_NORM,
     W_INDEX_WEIGHTS,
+    W_INDEX_IN_NORM, /* of index_spec.own_norm */
+    W_HEAD_SLOPE,    /* of q_growth.by_head, whole names: numbers of the heads of q; of an indexer */
+    W_HEAD_OFFSET,
+    W_INDEX_SLOPE,
+    W_INDEX_OFFSET,
+    W_ROPE_LEARNED,    /* of rope_spec.learned, a whole name */
     W_INDEX_POOL_GATE, /* of index_spec.pool and MIXER_ENTRIES, whole names: a matrix, a vector for
                           each position */
     W_INDEX_POOL_BIAS,

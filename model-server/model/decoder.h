@@ -167,6 +167,8 @@ struct decoder {
     uint32_t n_kv_layers, *kv_at;
     uint32_t *kv_window; /* [n_kv_layers] its window; 0: none */
     uint32_t *kv_in;     /* [n_kv_layers] its index in its cache */
+    /* [all layers] of a layer that reads another one's keys: the cached layer of its index keys */
+    uint32_t *index_at;
     struct scratch scratch;
     _Atomic int64_t *busy_ns; /* set at each layer, for a watchdog; NULL: not used */
     uint32_t rehearsed;       /* during a rehearsal: 1 + number of collectives so far */

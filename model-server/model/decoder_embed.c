@@ -27,7 +27,9 @@ static int upload_q_scale(struct decoder *d, const struct ragged *b, struct err 
     struct scratch *s = &d->scratch;
     if (!(g->length > 0))
         return 0;
-    for (uint32_t i = 0; i < b->n_tokens; i++) {
+    for (uint32_t i = 0; g->by_head && i < b->n_tokens; i++)
+        s->host[i] = (float)log1p(b->pos[i]);
+    for (uint32_t i = 0; !g->by_head && i < b->n_tokens; i++) {
         const double runs = ((double)b->pos[i] + g->after) / g->length;
         s->host[i] = (float)(g->power ? pow(1 + runs, g->beta) : 1 + g->beta * log1p(floor(runs)));
     }

@@ -308,6 +308,17 @@ static int cut(struct loader *l)
     return d->sample ? 0 : stage_agree(d, l->e);
 }
 
+static void learn_rope(struct loader *l, struct rope *r)
+{
+    const uint32_t n = r->spec->dim / 2;
+    float *by = loader_floats(l, W_ROPE_LEARNED, -1, NO_EXPERT, "", n, 1);
+    for (uint32_t i = 0; by && i < n; i++)
+        by[i] = expf(by[i]);
+    if (by)
+        rope_multiply(r, by);
+    free(by);
+}
+
 /* Loads tables of all layers and rotations. */
 static int begin(struct loader *l)
 {
@@ -321,13 +332,17 @@ static int begin(struct loader *l)
     d->kv_at = calloc(spec_all_layers(&d->spec), sizeof(d->kv_at[0]));
     d->kv_window = calloc(spec_all_layers(&d->spec), sizeof(d->kv_window[0]));
     d->kv_in = calloc(spec_all_layers(&d->spec), sizeof(d->kv_in[0]));
-    if (!d->layers || !d->kv_layers || !d->kv_at || !d->kv_window || !d->kv_in)
+    d->index_at = calloc(spec_all_layers(&d->spec), sizeof(d->index_at[0]));
+    if (!d->layers || !d->kv_layers || !d->kv_at || !d->kv_window || !d->kv_in || !d->index_at)
         return err_nomem(l->e);
     kv_parts_plan(d, mixers);
     if (check_turns(d, l->e))
         return -1;
-    for (int i = 0; i < SPEC_MAX_ROPES; i++)
+    for (int i = 0; i < SPEC_MAX_ROPES; i++) {
         rope_init(&d->rope[i], &d->spec.rope[i], d->spec.max_positions);
+        if (d->spec.rope[i].learned)
+            learn_rope(l, &d->rope[i]);
+    }
     decoder_load_ends(l);
     return l->failed ? -1 : 0;
 }
@@ -412,6 +427,7 @@ void decoder_free(struct decoder *d)
     if (d->draft.self)
         d->draft.ops->free(d, d->draft.self);
     free(d->layers), free(d->kv_layers), free(d->kv_at), free(d->kv_window), free(d->kv_in);
+    free(d->index_at);
     if (d->head != d->embed)
         layer_free_weight(d, d->head);
     layer_free_weight(d, d->embed);

@@ -26,6 +26,9 @@ enum qkv_layout {
     QKV_GROUPED,    /* one: for each key-value head its g q heads, its k, its v */
     QKV_GATE_FIRST, /* one: the rows of ATTN_GATE_APART, then as QKV_STACKED */
     QKV_QUARTERS,   /* one: four times a quarter of all q heads, of all v heads, of all k heads */
+    /* one: decoder_spec.qkv_turns times that part of all q heads, of all k heads, of all v heads.
+     * Blocks of scales begin anew with each turn (MiMo V2.5) */
+    QKV_TURNS,
 };
 enum mlp_kind {
     MLP_PLAIN,        /* down(act(up(x))) */
@@ -160,6 +163,8 @@ struct layer_spec {
     uint32_t kv_of; /* not 0: no keys and values of its own; it reads those of layer kv_of - 1 */
     /* not 0: with mla_spec.index, it attends to the positions that layer top_of - 1 selected */
     uint32_t top_of;
+    bool other_mla;  /* MIXER_MLA: its sizes are decoder_spec.mla_other */
+    bool selects_none; /* with mla_spec.index: it attends to all positions, or those of its window */
     bool by_blocks;  /* block-sparse attention: decoder_spec.blocks */
     uint32_t chunk;  /* chunked attention with chunks of this size; 0: none */
     bool q_grows;    /* q has a factor that grows with the position: struct q_growth */
@@ -293,11 +298,14 @@ struct q_growth {
     double beta, length;
     uint32_t after;
     bool power;
+    /* MIXER_MLA: the factor of a head of q is slope * ln(1 + p) + offset, with two stored numbers
+     * of the head; the same applies to the heads of an indexer. `length` is 1. */
+    bool by_head;
 };
 
 struct decoder_spec {
     uint32_t vocab, hidden, n_layers, n_heads, n_kv_heads, head_dim, ffn;
-    uint32_t v_dim;          /* of a head of v, with QKV_SEPARATE; 0: as of q and k */
+    uint32_t v_dim;          /* of a head of v, with QKV_SEPARATE or QKV_TURNS; 0: as of q and k */
     uint32_t max_positions;  /* 0: unbounded */
     uint32_t n_draft_layers; /* after n_layers, included in `layers`: those of a draft head
                                 (draft/draft.h) */
@@ -362,6 +370,7 @@ struct decoder_spec {
 
     struct group_spec groups;
     enum qkv_layout qkv;
+    uint32_t qkv_turns;  /* it divides the heads of q, k and v of each layer */
     bool kv_interleaved; /* with QKV_SEPARATE: W_K has k and v of each head side by side */
     enum mlp_kind mlp;
     enum act act;
@@ -444,7 +453,7 @@ struct decoder_spec {
 
     struct recur_spec recur;
     struct moe_spec moe;
-    struct mla_spec mla;
+    struct mla_spec mla, mla_other; /* see spec_mla(); the only indexer is mla.index */
     struct cca_spec cca;
     struct entries_spec entries;
     struct block_spec blocks;
@@ -515,6 +524,10 @@ static inline uint32_t spec_kv_heads(const struct decoder_spec *s, uint32_t laye
 {
     return s->layers[layer].n_kv_heads ? s->layers[layer].n_kv_heads : s->n_kv_heads;
 }
+static inline const struct mla_spec *spec_mla(const struct decoder_spec *s, uint32_t layer)
+{
+    return s->layers[layer].other_mla ? &s->mla_other : &s->mla;
+}
 static inline uint32_t spec_ffn(const struct decoder_spec *s, uint32_t layer)
 {
     return s->layers[layer].ffn ? s->layers[layer].ffn : s->ffn;
@@ -576,6 +589,13 @@ static inline uint32_t spec_qkv_row(const struct decoder_spec *s, uint32_t layer
 {
     const uint32_t kv_heads = spec_kv_heads(s, layer), heads = spec_heads(s, layer);
     uint32_t g = heads / kv_heads, row = head;
+    if (s->qkv == QKV_TURNS) {
+        const uint32_t dim = spec_head_dim(s, layer), v_dim = spec_v_dim(s, layer);
+        const uint32_t q = heads / s->qkv_turns, kv = kv_heads / s->qkv_turns;
+        const uint32_t each = part ? kv : q, at = part == 0 ? 0 : part == 1 ? q : q + kv;
+        return head / each * ((q + kv) * dim + kv * v_dim) + at * dim +
+               head % each * (part == 2 ? v_dim : dim);
+    }
     if (s->qkv == QKV_STACKED || s->qkv == QKV_GATE_FIRST)
         row = (s->qkv == QKV_GATE_FIRST ? heads : 0) + head + (part > 0 ? heads : 0) +
               (part > 1 ? kv_heads : 0);

@@ -12,8 +12,9 @@ static void keep_stage(struct decoder *d, uint32_t first, uint32_t end)
     memmove(d->kv_layers, d->kv_layers + first, n * sizeof(*d->kv_layers));
     memmove(d->kv_window, d->kv_window + first, n * sizeof(*d->kv_window));
     for (uint32_t i = 0; i < d->stage.n; i++) {
-        uint32_t *at = &d->kv_at[d->stage.first + i];
+        uint32_t *at = &d->kv_at[d->stage.first + i], *index = &d->index_at[d->stage.first + i];
         *at = *at >= first ? *at - first : 0; /* 0: it keeps nothing */
+        *index = *index >= first ? *index - first : 0;
     }
     d->n_kv_layers = n;
 }
@@ -54,6 +55,8 @@ void kv_parts_plan(struct decoder *d, const struct sublayer_ops *const *mixers)
         if (s->kv_of) {
             uint32_t *most = &d->kv_window[d->kv_at[i] = d->kv_at[s->kv_of - 1]];
             *most = !*most || !window ? 0 : *most > window ? *most : window;
+            if (ops && ops->kv && ops->kv(d, i, &d->kv_layers[d->n_kv_layers]))
+                d->index_at[i] = d->n_kv_layers++;
         } else if (ops && ops->kv && ops->kv(d, i, &d->kv_layers[d->n_kv_layers])) {
             d->kv_window[d->n_kv_layers] = window;
             d->kv_at[i] = d->n_kv_layers++;

@@ -67,7 +67,8 @@ struct sublayer_ops {
     void (*free)(struct decoder *d, void *self); /* never NULL */
     /* Enqueues out = f(in). 0, or -1 with `e` if a collective of its own failed. */
     int (*forward)(struct decoder *d, const void *self, struct sub_step *s, struct err *e);
-    /* What the layer caches per token on this rank; false or NULL: nothing. */
+    /* What the layer caches per token on this rank; false or NULL: nothing. Of a layer that reads
+     * the keys of another one: its index keys. */
     bool (*kv)(const struct decoder *d, uint32_t layer, struct kv_layer *out);
     /* True if layers of this kind keep nothing in cells of recurrent state: load() never calls
      * layer_take_state(). NULL: they may. Models with one that may have cells on all stages. */

@@ -246,7 +246,9 @@ struct mat_part loader_stored(struct loader *l, const char *base, int64_t rows, 
 {
     assert(l->n_stored < MAX_SOURCES);
     struct stored_matrix *m = &l->stored[l->n_stored];
-    if (stored_open(m, l->how, base, rows, cols, look_up, ctx, l->e)) {
+    struct stored how = *l->how;
+    how.turns = l->turns;
+    if (stored_open(m, &how, base, rows, cols, look_up, ctx, l->e)) {
         if (!m->t[STORED_CODES])
             codes_missing(l, base);
         l->failed = true;

@@ -38,6 +38,7 @@ struct loader {
     /* bytes: of all layers before the current one; of the smallest */
     uint64_t layers_before, least_layer;
     bool hold; /* loader_drop() is deferred: several matrices are packed from the same tensors */
+    uint32_t turns;    /* of the matrices that are found now: stored.turns */
     int first_layer;   /* number of the first layer in the names of `a` */
     bool paired;       /* two layers have one number there: decoder_spec's */
     void *zeros;       /* a row of them, with decoder_spec.head_pad and a checkpoint */

@@ -100,6 +100,7 @@ struct mla_spec {
     /* per head: width of q and k without and with rotation, which may be 0; width of v */
     uint32_t nope, rope, v;
     float eps;      /* of the two norms */
+    bool turn_norm; /* the rotated part of a key is RMS-normalised, before it turns */
     float kv_scale; /* final factor of the latent of keys and values; 0: none */
     /* q's second matrix reads q's latent after its norm and before it, side by side. It has rows
      * of each head's gate (ATTN_GATE_APART) after those of its query (A.X K2) */
@@ -113,6 +114,7 @@ struct mla_spec {
          * the pool that is not complete (GLM-5.3). Without a rotation. */
         uint32_t pool;
         float eps; /* of the norm of its keys */
+        bool own_norm; /* its queries read the layer's input after a layer norm of their own */
     } index;
 };
 

@@ -151,6 +151,8 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "latent attention";
     else if ((d->spec.mla.index.top || d->spec.blocks.top) && !d->ops->select_keys)
         missing = "attention to selected positions";
+    else if (d->spec.q_growth.by_head && !d->ops->scale_heads)
+        missing = "factors of heads that grow with the position";
     else if (d->spec.mla.index.pool && !d->ops->pool_keys)
         missing = "attention to selected pools";
     else if (d->spec.entries.q_rank && !(d->ops->turn && d->ops->keep && d->ops->pool_keys &&

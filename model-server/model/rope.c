@@ -1,4 +1,5 @@
 #include "model-server/model/rope.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +124,13 @@ void rope_init(struct rope *r, const struct rope_spec *spec, uint32_t max_positi
     reserve(&r->shorter, spec->dim, max_positions);
     if (spec->kind == ROPE_LONGROPE)
         reserve(&r->longer, spec->dim, max_positions);
+}
+
+void rope_multiply(struct rope *r, const float *by)
+{
+    assert(r->spec->kind != ROPE_DYNAMIC && !r->shorter.n && !r->longer.n);
+    for (uint32_t i = 0; i < r->spec->dim / 2; i++)
+        r->shorter.inv[i] *= by[i], r->longer.inv[i] *= by[i];
 }
 
 void rope_free(struct rope *r)

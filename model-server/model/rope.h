@@ -28,6 +28,8 @@ struct rope {
 
 /* Keeps rows of positions below max_positions (0: a usual number). `spec` must outlive it. */
 void rope_init(struct rope *r, const struct rope_spec *spec, uint32_t max_positions);
+/* Multiplies the frequencies by[spec->dim / 2]; before any rows. Not with ROPE_DYNAMIC. */
+void rope_multiply(struct rope *r, const float *by);
 void rope_free(struct rope *r);
 /* out[n_tokens][dim]: dim/2 cosines, then dim/2 sines, times the attention factor. Cannot fail:
  * if a table cannot be allocated, each row is computed. */

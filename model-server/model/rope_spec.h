@@ -43,6 +43,7 @@ struct rope_spec {
      * and their norms are reordered at load such that the halves of the whole head rotate
      * together. */
     bool halves;
+    bool learned; /* frequencies have factors: exp of stored numbers. Not with DYNAMIC */
     uint8_t axis[ROPE_MAX_DIM / 2];
     float short_factor[ROPE_MAX_DIM / 2], long_factor[ROPE_MAX_DIM / 2]; /* LONGROPE */
 };

@@ -117,6 +117,31 @@ static void gated_rows_are_those_of_the_cpu(void **state)
     close_side(g), close_side(c);
 }
 
+/* With ROWS rows of as many heads. */
+static float *scaled_by(struct side s, const float *x, const float *factors, uint32_t n)
+{
+    const size_t bytes = (size_t)ROWS * ROWS * n * 4;
+    float *out = malloc(bytes), *dx = up(s, x, bytes), *by = up(s, factors, (size_t)3 * ROWS * 4);
+    s.ops->scale_heads(s.d, dx, ROWS, ROWS, n, by, by + ROWS, by + (size_t)2 * ROWS);
+    down(s, out, dx, bytes);
+    s.ops->free(s.d, by);
+    return out;
+}
+
+static void scaled_heads_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
+    for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
+        const uint32_t n = widths[w];
+        float *x = units((size_t)ROWS * ROWS * n), *factors = units((size_t)3 * ROWS);
+        float *got = scaled_by(g, x, factors, n), *want = scaled_by(c, x, factors, n);
+        assert_near(got, want, (size_t)ROWS * ROWS * n, WITHIN, "scaled");
+        free(x), free(factors), free(got), free(want);
+    }
+    close_side(g), close_side(c);
+}
+
 static float *softmax_of(struct side s, const float *x, uint32_t n)
 {
     const size_t bytes = (size_t)ROWS * n * 4;
@@ -177,6 +202,7 @@ static void two_sources_are_merged_as_on_the_cpu(void **state)
 CUDA_TESTS(cmocka_unit_test(two_sources_are_merged_as_on_the_cpu),
            cmocka_unit_test(probabilities_are_those_of_the_cpu),
            cmocka_unit_test(gated_rows_are_those_of_the_cpu),
+           cmocka_unit_test(scaled_heads_are_those_of_the_cpu),
            cmocka_unit_test(rows_stand_side_by_side),
            cmocka_unit_test(streams_are_those_of_the_cpu),
            cmocka_unit_test(cut_off_activations_are_those_of_the_cpu))

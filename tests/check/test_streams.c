@@ -263,6 +263,27 @@ static void rows_are_gated(void **state)
     ops->close(d);
 }
 
+static void heads_are_scaled(void **state)
+{
+    enum { HEADS = 3 };
+    struct device *d = device(2, ~0ull);
+    (void)state;
+    for (int w = 0; w < N_WIDTHS; w++) {
+        const size_t n = widths[w], all = (size_t)ROWS * HEADS * n;
+        float *x = rng_floats(&rng, all), *was = copy_of(x, all), *by = rng_floats(&rng, ROWS);
+        float *slope = rng_floats(&rng, HEADS), *offset = rng_floats(&rng, HEADS);
+        ops->scale_heads(d, x, ROWS, HEADS, (uint32_t)n, by, slope, offset);
+        for (size_t i = 0; i < all; i++) {
+            const size_t h = i / n % HEADS;
+            const double grown = (double)slope[h] * by[i / n / HEADS];
+            assert_near(x[i], was[i] * (grown + offset[h]),
+                        fabs(was[i] * grown) + fabs((double)was[i] * offset[h]));
+        }
+        free(x), free(was), free(by), free(slope), free(offset);
+    }
+    ops->close(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +296,7 @@ int main(void)
         cmocka_unit_test(rows_become_probabilities),
         cmocka_unit_test(attention_to_two_sources_is_merged),
         cmocka_unit_test(rows_are_gated),
+        cmocka_unit_test(heads_are_scaled),
     };
     rng = rng_new();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,6 +32,7 @@ UNCACHED = {name for group in GROUPS for name in getattr(group, "UNCACHED", ())}
 # The same models under the names and in the shapes that transformers 5 has in memory, as save_original_format=False saves them.
 IN_MEMORY = (
     "dory_once",
+    "mistral_large4",
     "hy_v3",
     "mixtral_window", "granitemoe", "phimoe", "lfm2_moe", "longcat_flash", "afmoe", "sarvam_moe", "nemotron_h_latent", "jamba", "kimi_linear",
     "bailing_hybrid", "minimax", "ernie4_5_vl",

@@ -93,6 +93,7 @@ static const char *const families[] = {
     "arch/stablelm",
     "arch/deepseek_v2",
     "arch/deepseek_v3_noq",
+    "build/golden/arch/mistral_large4",
     "arch/gemma4_text",
     "arch/qwen3_next",
     "arch/qwen3_5_text",

@@ -39,6 +39,7 @@ static const struct family families[] = {
     {MADE "glm5_next", true},
     {MADE "deepseek_v4", true},
     {MADE "axk2", true},
+    {MADE "mistral_large4", true, 2},
     {MADE "step3p7", true},
     {MADE "molmo2", false},
 };

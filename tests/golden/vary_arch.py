@@ -15,6 +15,7 @@ os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import torch
 from safetensors.torch import save_file
+import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -22,6 +23,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 from arch_made.base import COMMON, SPREAD
 from arch_made.keys import hub_keys
 from arch_made.recurrent import as_olmo_hybrid
+from arch_made.within import WITHIN
 
 FOLDER = "build/golden/vary"
 SERVER = os.environ.get("MODEL_SERVER", "build/bin/model-server")
@@ -326,6 +328,19 @@ def own(t, r, c, n, heads):
         c.pop("first_k_dense_replace", None)
     if t == "glm_moe_dsa":
         c["indexer_types"] = ["full"] + [r.choice(["full", "shared"]) for _ in range(n - 1)]
+    if t == "mistral_large4_text":
+        c |= dict(n_shared_experts=r.choice([1, 2]), n_routed_experts=8, n_group=c.get("n_group", 1), num_key_value_heads=heads)
+        c["topk_group"] = min(c.get("topk_group", 1), c["n_group"])
+        c["num_experts_per_tok"] = min(c["num_experts_per_tok"], 8 // c["n_group"] * c["topk_group"])
+        rotates, source = [r.choice([0, 1, 1]) for _ in range(n)], list(range(n))
+        for i in range(1, n):  # of the last source of its kind, or none
+            own = [k for k in range(i) if source[k] == k and rotates[k] == rotates[i]]
+            read = [k for k in own if k in source[k + 1 : i]]
+            if own and r.random() < 0.5:
+                source[i] = r.choice([k for k in own if k >= max(read, default=0)])
+        c |= dict(no_rope_layers=rotates, kv_source_layers=source, indexer_types=["full"] + [r.choice(["full", "shared"]) for _ in range(n - 1)])
+        for key in "q_lora_rank", "mlp_bias", "norm_topk_prob", "attention_bias", "head_dim":
+            c.pop(key, None)
     if t == "longcat_flash":
         for key in "n_shared_experts", "mlp_layer_types":
             del c[key]
@@ -425,6 +440,8 @@ def spell(v5, how):
     """config.json in one of the spellings that checkpoints have."""
     if how == "v5":
         return v5
+    if "text_config" in v5:
+        return dict(v5, text_config=v5["text_config"] if how == "nested" else spell(v5["text_config"], how))
     rope = v5.get("rope_parameters") or {}
     c = hub_keys(v5) if "rope_theta" in rope else dict(v5)
     if how == "hub":
@@ -492,6 +509,16 @@ def compare(model, folder, seed):
     return worst, None
 
 
+def outer(t, text):
+    """The configuration of a model: that of the text model, or of a file with vision that it is part of."""
+    whole, more = WITHIN.get(t, (None, {}))
+    return getattr(transformers, whole + "Config")(text_config=text.to_dict(), **more) if whole else text
+
+
+def from_config(t):
+    return getattr(transformers, WITHIN[t][0] + "ForConditionalGeneration")._from_config if t in WITHIN else AutoModelForCausalLM.from_config
+
+
 def build(t, case, seed):
     """A model of a configuration that transformers accepts, and that configuration. Draws that it refuses are drawn anew."""
     for attempt in range(30):
@@ -499,8 +526,8 @@ def build(t, case, seed):
         over = draw(t, r)
         try:  # eager Falcon adds ALiBi twice
             torch.manual_seed(seed + case)
-            config = AutoConfig.for_model(t, **over)
-            model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="sdpa" if over.get("alibi") else "eager").eval()
+            config = outer(t, AutoConfig.for_model(t, **over))
+            model = from_config(t)(config, dtype=torch.float32, attn_implementation="sdpa" if over.get("alibi") else "eager").eval()
             randomise(model, seed + case)
             last_logits(model, [1, 5, 9])
             return model, over
@@ -547,7 +574,7 @@ def main():
     a.add_argument("types", nargs="*")
     a = a.parse_args()
     torch.set_num_threads(1)
-    known = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) & set(CONFIG_MAPPING)
+    known = (set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) | {"mistral_large4_text"}) & set(CONFIG_MAPPING)
     todo = [t.split(":")[0] for t in a.types] or sorted(t for t in served() if t in known and t not in ENCODERS)
     cases = {t.split(":")[0]: [int(t.split(":")[1])] for t in a.types if ":" in t}
     total, lines = {}, []

@@ -39,7 +39,7 @@ static size_t space(const struct attn_job *j, uint32_t parts)
 }
 _Static_assert(sizeof(struct workspace) + 64 + (size_t)KV_SPLIT * 2 * MAX_HEAD_DIM +
                        sizeof(float) * TILE_ROWS * (2 * MAX_HEAD_DIM + KV_SCORES_LD) <=
-                   THREAD_SCRATCH,
+                   THREAD_MEMORY,
                "one part needs more scratch");
 
 static uint32_t tile(const struct attn_job *j)

@@ -38,7 +38,7 @@ struct device {
         void *p;
         size_t bytes;
     } scratch[SCRATCH_N];
-    char *thread_scratch; /* THREAD_SCRATCH bytes per thread */
+    char *thread_scratch; /* THREAD_MEMORY bytes per thread */
     struct err fault;     /* error of an operation that cannot return one; step_end() returns it */
     /* See backend_ops.observe. */
     void (*observer)(void *arg, const struct weight *w, const float *x, uint32_t rows);
@@ -48,14 +48,16 @@ struct device {
 
 /* Panels are assigned to threads in groups of this many, at load and in every product. */
 enum { PANEL_GRAIN = 4 };
-enum { MAX_HEAD_DIM = 576 };
-enum { THREAD_SCRATCH = 640 * 1024 };
+enum { MAX_HEAD_DIM = 1088 };
+/* What blocks of operations are sized by; and the scratch memory of a thread, in which attention to
+ * the widest heads has one part. */
+enum { THREAD_SCRATCH = 640 * 1024, THREAD_MEMORY = 800 * 1024 };
 
 /* Grows on demand; contents are lost. NULL (and d->fault set): out of memory. */
 void *cpu_scratch(struct device *d, enum scratch which, size_t bytes);
 static inline char *cpu_thread_scratch(struct device *d, int thread)
 {
-    return d->thread_scratch + (size_t)thread * THREAD_SCRATCH;
+    return d->thread_scratch + (size_t)thread * THREAD_MEMORY;
 }
 
 void *cpu_alloc(struct device *d, size_t bytes, struct err *e); /* backend_ops.alloc */

@@ -108,7 +108,7 @@ static struct device *cpu_open(const struct device_options *o, struct err *e)
         return NULL;
     }
     int n = pool_threads(d->pool);
-    d->thread_scratch = aligned_alloc(64, (size_t)n * THREAD_SCRATCH);
+    d->thread_scratch = aligned_alloc(64, (size_t)n * THREAD_MEMORY);
     if (!d->thread_scratch) {
         err_nomem(e);
         cpu_close(d);

@@ -47,7 +47,7 @@ static int check_desc(const struct kv_desc *k, struct err *e)
         const uint32_t kv = l->k_dim > l->v_dim ? l->k_dim : l->v_dim;
         const uint32_t most = kv > l->index_dim ? kv : l->index_dim;
         assert(!l->every || (l->n_heads == 1 && l->k_dim == l->v_dim));
-        if (!l->k_dim || !l->v_dim || most > MAX_HEAD_DIM)
+        if ((l->n_heads && (!l->k_dim || !l->v_dim)) || most > MAX_HEAD_DIM)
             return err_set(e, ERR_VALIDATION, "head dimension %u: the CPU backend takes up to %d",
                            most, MAX_HEAD_DIM);
     }
@@ -416,9 +416,13 @@ static void latent_key(const struct latent_job *j, size_t token)
     const struct kernels *kern = &j->d->kern;
     const uint32_t slot = kv_slots(&j->cache->desc, j->d->batch)[token];
     const float *kv = j->kv + token * (p->rank + p->rot_dim);
-    _Alignas(64) float key[MAX_HEAD_DIM];
+    _Alignas(64) float key[MAX_HEAD_DIM], turned[MAX_HEAD_DIM];
     kern->norm_rms(key, kv, p->norm, NULL, p->rank, p->eps);
     memcpy(key + p->rank, kv + p->rank, p->rot_dim * sizeof(*key));
+    if (p->turn_norm)
+        kern->norm_rms(turned, kv + p->rank, p->turn_norm, NULL, p->rot_dim, p->eps);
+    if (p->turn_norm)
+        memcpy(key + p->rank, turned, p->rot_dim * sizeof(*key));
     if (p->rope)
         kern->rotate(key + p->rank, p->rope + token * p->rot_dim, p->rot_dim, p->interleaved);
     store_head(kern, j->cache, j->layer, false, 0, slot, key);
@@ -429,7 +433,7 @@ static void latent_key(const struct latent_job *j, size_t token)
 static void latent_items(void *arg, int thread, size_t begin, size_t end)
 {
     const struct latent_job *j = arg;
-    const uint32_t each = j->p->n_heads + 1;
+    const uint32_t each = j->p->n_heads + (j->kv ? 1 : 0);
     (void)thread;
     for (size_t i = begin; i < end; i++)
         if (i % each < j->p->n_heads)
@@ -443,5 +447,6 @@ void cpu_latent_kv(struct device *d, float *q, const float *kv, struct kv_cache 
 {
     enum { GRAIN = 32 };
     struct latent_job j = {d, q, kv, cache, layer, p};
-    pool_run(d->pool, latent_items, &j, (size_t)d->batch->n_tokens * (p->n_heads + 1), GRAIN);
+    const size_t each = p->n_heads + (kv ? 1 : 0);
+    pool_run(d->pool, latent_items, &j, d->batch->n_tokens * each, GRAIN);
 }

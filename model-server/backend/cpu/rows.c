@@ -1,6 +1,7 @@
 /* rows.c - row-wise operations: embedding, norms, activations, gathering. */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/mathf.h"
+#include <math.h>
 #include <string.h>
 
 /* Elements that pay for a thread: with fewer the synchronisation costs more than the work. */
@@ -281,6 +282,30 @@ void cpu_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const 
 {
     struct row_job j = {.y = x, .x = gate, .n = n};
     run_rows(d, softplus ? softplus_some_rows : gate_some_rows, &j, rows);
+}
+
+struct scale_job {
+    const struct device *d;
+    float *x;
+    const float *by, *slope, *offset;
+    uint32_t heads, n;
+};
+
+static void scale_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct scale_job *j = arg;
+    (void)thread;
+    for (size_t t = begin; t < end; t++)
+        for (uint32_t h = 0; h < j->heads; h++)
+            j->d->kern.soft_cap(j->x + (t * j->heads + h) * j->n, j->n,
+                                fmaf(j->slope[h], j->by[t], j->offset[h]), 0.0f);
+}
+
+void cpu_scale_heads(struct device *d, float *x, uint32_t rows, uint32_t heads, uint32_t n,
+                     const float *by, const float *slope, const float *offset)
+{
+    struct scale_job j = {d, x, by, slope, offset, heads, n};
+    pool_run(d->pool, scale_rows, &j, rows, row_grain(heads * n));
 }
 
 struct clip_job {

@@ -86,7 +86,8 @@ uint64_t cuda_kv_block_bytes(const struct kv_desc *k)
 
 static int check_layer(const struct kv_desc *k, const struct kv_layer *l, struct err *e)
 {
-    if (!l->k_dim || l->k_dim > ANY_HEAD_DIM || !l->v_dim || l->v_dim > ANY_VALUE_DIM)
+    if (l->n_heads &&
+        (!l->k_dim || l->k_dim > ANY_HEAD_DIM || !l->v_dim || l->v_dim > ANY_VALUE_DIM))
         return err_set(
             e, ERR_VALIDATION,
             "head dimension %u: the CUDA backend takes keys up to %d and values up to %d", l->k_dim,
@@ -157,7 +158,8 @@ static int lay_out(struct kv_cache *kv, const struct kv_desc *k, struct err *e)
     if (!kv->places || !kv->runs)
         return err_nomem(e);
     for (uint32_t i = 0; i < n; i++)
-        kv->places[i] = place_next(kv, k, kv_layer(k, i));
+        if (kv_layer(k, i)->n_heads)
+            kv->places[i] = place_next(kv, k, kv_layer(k, i));
     for (uint32_t i = 0; i < n; i++) {
         const struct kv_layer index = index_of(kv_layer(k, i));
         if (index.k_dim)

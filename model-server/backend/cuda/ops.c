@@ -112,6 +112,14 @@ void cuda_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const
         RECORD(d, gate_launch, a);
 }
 
+void cuda_scale_heads(struct device *d, float *x, uint32_t rows, uint32_t heads, uint32_t n,
+                      const float *by, const float *slope, const float *offset)
+{
+    struct scale_heads_args a = {x, by, slope, offset, (uint64_t)rows * heads * n, heads, n};
+    if (rows)
+        RECORD(d, scale_heads_launch, a);
+}
+
 void cuda_clip(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                const float *low, const float *high)
 {
@@ -278,6 +286,7 @@ void cuda_latent_kv(struct device *d, float *q, const float *kv, struct kv_cache
                             .turned = p->turned,
                             .rope = p->rope,
                             .norm = p->norm,
+                            .turn_norm = p->turn_norm,
                             .q_scale = p->q_scale,
                             .slots = kv_slots_of(d, cache),
                             .kv = kv_view(cache, layer),

@@ -1,8 +1,10 @@
-/* Xiaomi's MiMo-V2-Flash: heads whose values are narrower than their keys; windows on most layers,
+/* Xiaomi's MiMo-V2-Flash and MiMo-V2.5: heads whose values are narrower than their keys; windows on most layers,
  * with sinks, twice as many key-value heads and a rotation of their own; experts that sigmoid
- * scores and a bias choose. https://huggingface.co/XiaomiMiMo/MiMo-V2-Flash */
+ * scores and a bias choose. In the files of the second one q, k and v take turns in one matrix.
+ * https://huggingface.co/XiaomiMiMo/MiMo-V2-Flash */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
+#include <string.h>
 
 static const double ROTATES = 0.334; /* of a head */
 
@@ -50,10 +52,10 @@ static void heads(struct config *c, struct decoder_spec *s)
 }
 
 /* A factor of the values is one of attention's result; null: none. */
-static void value_scale(struct config *c, struct decoder_spec *s)
+static void value_scale(struct config *c, struct decoder_spec *s, bool flash)
 {
     static const char key[] = "attention_value_scale";
-    const bool said = cJSON_HasObjectItem(c->root, key);
+    const bool said = cJSON_HasObjectItem(c->root, key) || !flash;
     for (uint32_t i = 0; i < s->n_layers; i++)
         s->layers[i].mixer_by = (float)config_num_or(c, key, said ? 1 : 0.707);
 }
@@ -71,8 +73,26 @@ static void experts(struct config *c, struct decoder_spec *s)
             s->layers[i].moe = listed(c, "moe_layer_freq", i, true);
 }
 
+/* A turn has one key-value head of the layers without a window; files with a tensor of q alone have
+ * no turns, whatever they say. */
+static void turns(struct config *c, struct decoder_spec *s)
+{
+    const char *layout = config_str_or(c, "attention_projection_layout", "fused_qkv");
+    if (strcmp(layout, "split") == 0)
+        return;
+    if (strcmp(layout, "fused_qkv") != 0)
+        config_fail(c, "`attention_projection_layout` %.40s is not supported", layout);
+    s->qkv = QKV_TURNS;
+    s->qkv_turns = s->n_kv_heads;
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        if (spec_kv_heads(s, i) % s->qkv_turns)
+            config_fail(c, "`swa_num_key_value_heads` must be a multiple of "
+                           "`num_key_value_heads`, by which q, k and v take turns");
+}
+
 static void configure(struct config *c, struct decoder_spec *s)
 {
+    const bool flash = strcmp(json_str(c->root, "model_type", ""), "mimo_v2") != 0;
     config_decoder(c, s,
                    &(struct config_defaults){.head_dim = 192,
                                              .max_positions = 131072,
@@ -88,7 +108,9 @@ static void configure(struct config *c, struct decoder_spec *s)
     if (set)
         s->rope[1].dim =
             config_rotary_part(c, s->head_dim, json_num(set, "partial_rotary_factor", ROTATES));
-    value_scale(c, s);
+    value_scale(c, s, flash);
+    if (!flash)
+        turns(c, s);
     experts(c, s);
 }
 
@@ -96,9 +118,9 @@ static const struct config_key keys[] = {{"rms_norm_eps", "layernorm_epsilon", f
                                          {NULL, NULL, false}};
 
 const struct arch arch_mimo_v2_flash = {
-    .types = (const char *const[]){"mimo_v2_flash", NULL},
+    .types = (const char *const[]){"mimo_v2_flash", "mimo_v2", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA, NAMES_EXPERTS,
+    .names = {NAMES_LLAMA, NAMES_EXPERTS, [W_QKV] = "model.layers.*.self_attn.qkv_proj",
               [W_SINKS] = "model.layers.*.self_attn.sinks|"
                           "model.layers.*.self_attn.attention_sink_bias",
               [W_SELECT_BIAS] = "model.layers.*.mlp.gate.e_score_correction_bias"},

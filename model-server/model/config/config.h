@@ -248,6 +248,7 @@ struct index_defaults {
     uint32_t heads, every; /* every: of index_topk_freq */
     bool interleaved;
     double eps;
+    bool own_norm; /* index_spec.own_norm */
 };
 void config_indexer(struct config *c, struct decoder_spec *s, const struct index_defaults *d);
 /* Experts with DeepSeek's keys: n_routed_experts or num_experts, num_experts_per_tok, n_group,

@@ -44,10 +44,11 @@ void config_indexer(struct config *c, struct decoder_spec *s, const struct index
     x->eps = (float)d->eps;
     if (x->dim < s->mla.rope)
         config_fail(c, "`index_head_dim` must be at least `qk_rope_head_dim`");
-    if (!s->mla.q_rank)
+    x->own_norm = d->own_norm;
+    if (!s->mla.q_rank && !x->own_norm)
         config_fail(c, "`q_lora_rank` is required: the indexer reads that product");
     for (uint32_t i = 0, own = 0; i < s->n_layers; i++, word = word ? word->next : NULL) {
-        if (s->layers[i].mixer != MIXER_MLA)
+        if (s->layers[i].mixer != MIXER_MLA || s->layers[i].selects_none)
             continue;
         if (indexes(c, word, i, d->every))
             own = i + 1;

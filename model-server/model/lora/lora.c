@@ -276,6 +276,8 @@ static bool made(const struct decoder_spec *s, uint32_t layer, enum role role)
         return false; /* their input is a picture, which sequences with other adapters share */
     if (role == W_K && s->kv_interleaved)
         return false;
+    if (role == W_KV_A)
+        return !l->kv_of;
     return !((role == W_K && l->kv_of) || (role == W_V && (l->kv_of || l->k_is_v)));
 }
 

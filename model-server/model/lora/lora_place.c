@@ -115,7 +115,7 @@ static uint32_t gate_rows(const struct lora_base *base, uint32_t layer)
 {
     const struct decoder_spec *s = base->spec;
     return attn_gate_by_head(s->attn_gate) ? 1
-           : lora_is_latent(base, layer)   ? s->mla.v
+           : lora_is_latent(base, layer)   ? spec_mla(s, layer)->v
                                            : spec_v_dim(s, layer);
 }
 
@@ -138,7 +138,7 @@ static void place_heads(const struct lora_base *base, struct lora_pair *p, uint3
     switch (p->role) {
     case W_QKV:
         p->n = p->most_n = q + k + v;
-        *outputs = (heads + 2 * kv_heads) * dim;
+        *outputs = (heads + kv_heads) * dim + kv_heads * v_dim;
         break;
     case W_Q:
         p->n = p->most_n = q;
@@ -197,8 +197,9 @@ static void place_latent(const struct lora_base *base, struct lora_pair *p, uint
                          uint32_t *outputs)
 {
     const struct decoder_spec *s = base->spec;
-    const struct mla_spec *m = &s->mla;
-    const struct slice h = base->split->heads;
+    const struct mla_spec *m = spec_mla(s, p->layer);
+    const struct slice h = heads_of(base, p->layer, 0);
+    const uint32_t heads = spec_heads(s, p->layer);
     *inputs = s->hidden;
     switch (p->role) {
     case W_Q_A:
@@ -208,17 +209,17 @@ static void place_latent(const struct lora_base *base, struct lora_pair *p, uint
         p->n = *outputs = m->kv_rank + m->rope;
         break;
     case W_O:
-        *inputs = s->n_heads * m->v;
+        *inputs = heads * m->v;
         p->n = *outputs = s->hidden;
         p->column = h.first * m->v;
         break;
     case W_ATTN_GATE:
         p->n = h.n * gate_rows(base, p->layer);
-        *outputs = s->n_heads * gate_rows(base, p->layer);
+        *outputs = heads * gate_rows(base, p->layer);
         break;
     default: /* W_Q, W_Q_B */
         *inputs = p->role == W_Q ? s->hidden : m->q_rank;
-        *outputs = s->n_heads * (m->nope + m->rope);
+        *outputs = heads * (m->nope + m->rope);
         p->n = h.n * (p->site == LORA_Q_ROPE ? m->rope : m->nope);
     }
     p->columns = p->role == W_O ? h.n * m->v : *inputs;
@@ -228,14 +229,15 @@ static void place_latent(const struct lora_base *base, struct lora_pair *p, uint
 
 static uint32_t row_of_latent(const struct lora_pair *p, const struct lora_base *base, uint32_t i)
 {
-    const uint32_t nope = base->spec->mla.nope, rope = base->spec->mla.rope;
+    const struct mla_spec *m = spec_mla(base->spec, p->layer);
+    const uint32_t nope = m->nope, rope = m->rope;
     const bool turned = p->site == LORA_Q_ROPE;
     const uint32_t each = turned ? rope : nope;
     if (p->role == W_ATTN_GATE)
         return row_of_gate(p, base, i);
     if (p->role != W_Q && p->role != W_Q_B)
         return i;
-    return (base->split->heads.first + i / each) * (nope + rope) + (turned ? nope : 0) + i % each;
+    return (heads_of(base, p->layer, 0).first + i / each) * (nope + rope) + (turned ? nope : 0) + i % each;
 }
 
 /* Every rank has both latents; the last matrix reads the groups' results. */

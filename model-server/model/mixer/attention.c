@@ -27,7 +27,7 @@ bool attention_keeps(const struct decoder *d, uint32_t layer, struct kv_layer *o
                              .k_dim = s.dim,
                              .v_dim = s.v_dim,
                              .index_dim = d->spec.layers[layer].by_blocks ? d->spec.blocks.dim : 0};
-    return true;
+    return !d->spec.layers[layer].kv_of;
 }
 
 void attention_plain(struct decoder *d, const struct sub_step *t, float *att, float *qkv)

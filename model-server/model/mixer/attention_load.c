@@ -52,9 +52,13 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
     const uint32_t gate = s->qkv == QKV_GATE_FIRST ? q_heads : 0, pad = l->zeros ? s->head_pad : 0;
     struct mat_part whole = {0};
     int n = 0;
-    if (packed)
-        whole = loader_part(l, W_QKV, layer, NO_EXPERT, bias,
-                            (int64_t)(q_heads + 2 * kv + gate) * (spec_head_dim(s, at) - pad), in);
+    if (packed) {
+        const int64_t rows = (int64_t)(q_heads + kv + gate) * (spec_head_dim(s, at) - pad) +
+                             (int64_t)kv * (spec_v_dim(s, at) - pad);
+        l->turns = s->qkv_turns;
+        whole = loader_part(l, W_QKV, layer, NO_EXPERT, bias, rows, in);
+        l->turns = 0;
+    }
     for (int p = 0; p < (s->layers[layer].kv_of ? 1 : 3); p++) {
         const bool interleaved = p > 0 && s->kv_interleaved;
         const enum role role = roles[p == 2 && (s->layers[layer].k_is_v || interleaved) ? 1 : p];

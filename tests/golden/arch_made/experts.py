@@ -2,6 +2,7 @@
 
 import torch
 from .base import COMMON, THETA, renamed, experts_apart
+from .stored import to_fp8
 
 GPT_OSS = dict(  # half of an expert's 96 columns ends within a group of 32
     num_hidden_layers=4, head_dim=16, sliding_window=20, num_local_experts=6, num_experts_per_tok=3,
@@ -115,6 +116,11 @@ CASES = {
         attention_bias=True, attention_value_scale=None, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=32,
         rope_parameters={"full_attention": dict(THETA, rope_theta=5e5, partial_rotary_factor=0.5),
                          "sliding_attention": dict(THETA, partial_rotary_factor=0.5)},
+    ),
+    "mimo_v2": dict(  # of blocks of 32 rows no turn of any layer has a whole number
+        model_type="mimo_v2_flash", num_hidden_layers=4, num_key_value_heads=2, head_dim=24, v_head_dim=16, sliding_window=20,
+        layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"], n_routed_experts=8,
+        num_experts_per_tok=3, moe_intermediate_size=32, mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
     ),
     "granitemoe_swa": dict(
         model_type="granitemoe_swa", num_hidden_layers=4, attention_multiplier=0.2, embedding_multiplier=6.0, residual_multiplier=0.4,
@@ -267,10 +273,43 @@ def as_mimo(t, c):
     return renamed(t, [("self_attn.sinks", "self_attn.attention_sink_bias")]), c
 
 
+MIMO_BLOCK = 32
+
+
+def with_mimo_v2(model):
+    """Each turn's numbers are those that its blocks mean."""
+    turns = model.config.num_key_value_heads
+    for layer in model.model.layers:
+        matrices = [getattr(layer.self_attn, p) for p in ("q_proj", "k_proj", "v_proj")]
+        parts = [m.weight.data.chunk(turns) for m in matrices]
+        exact = [to_fp8(torch.cat(turn), MIMO_BLOCK)[2].split([len(p) for p in turn]) for turn in zip(*parts)]
+        for m, rows in zip(matrices, zip(*exact)):
+            m.weight.data = torch.cat(rows)
+
+
+def as_mimo_v2(t, c):
+    """As the repository of MiMo V2.5 has them: turns of q, k and v in one matrix, whose blocks begin anew with each."""
+    t, c = as_mimo(t, c)
+    turns = c["num_key_value_heads"]
+    for i in range(c["num_hidden_layers"]):
+        name = f"model.layers.{i}.self_attn."
+        parts = [t.pop(f"{name}{p}_proj.weight").chunk(turns) for p in "qkv"]
+        made = [to_fp8(torch.cat([p[k] for p in parts]), MIMO_BLOCK) for k in range(turns)]
+        t[name + "qkv_proj.weight"] = torch.cat([codes.view(torch.uint8) for codes, _, _ in made]).view(torch.float8_e4m3fn)
+        t[name + "qkv_proj.weight_scale_inv"] = torch.cat([scale for _, scale, _ in made])
+        for p, rows in zip(parts, zip(*(exact.split([len(p[0]) for p in parts]) for _, _, exact in made))):
+            assert torch.equal(torch.cat(p), torch.cat(rows))
+    return t, dict(c, model_type="mimo_v2", attention_projection_layout="fused_qkv", quantization_config=dict(
+        quant_method="fp8", activation_scheme="dynamic", fmt="e4m3", weight_block_size=[MIMO_BLOCK, MIMO_BLOCK],
+        ignored_layers=[f"model.layers.{i}.self_attn.o_proj" for i in range(c["num_hidden_layers"])]))
+
+
 AS = {
+    "mimo_v2": as_mimo_v2,
     "mimo_v2_flash_hub": as_mimo, "smallthinker": as_smallthinker(False), "smallthinker_softmax": as_smallthinker(True),
     "bailing_moe": as_bailing, "deepseek_moe": as_deepseek, "ling_1": as_ling_1,
 }
 WITH = {
+    "mimo_v2": with_mimo_v2,
     "smallthinker": with_early(False), "smallthinker_softmax": with_early(True), "deepseek_moe": with_deepseek,
 }

@@ -22,6 +22,8 @@ def hub_keys(v5):
     """The same configuration as transformers 4 wrote it."""
     if v5["model_type"] == "deepseek_v4":
         return deepseek_v4_keys(v5)
+    if v5["model_type"] == "dots3_note_text":
+        return dict(v5)
     c = dict(v5)
     c["torch_dtype"] = c.pop("dtype", "float32")
     rope = c.pop("rope_parameters", None)

@@ -2,6 +2,13 @@
 
 from .base import THETA, DSA, experts_apart
 
+DOTS3 = dict(
+    num_key_value_heads=8, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=16, head_dim=16, index_n_heads=20,
+    index_head_dim=16, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, shared_experts_intermediate_size=24, n_group=2, topk_group=1,
+    routed_scaling_factor=1.8, swa_num_attention_heads=4, swa_num_key_value_heads=4, swa_q_lora_rank=20, swa_kv_lora_rank=32, swa_head_dim=36,
+    swa_qk_nope_head_dim=24, swa_v_head_dim=20,
+)
+
 CASES = {
     "deepseek_v3_groups": dict(
         model_type="deepseek_v3", num_key_value_heads=8, q_lora_rank=24, kv_lora_rank=24, qk_nope_head_dim=12,
@@ -73,6 +80,10 @@ CASES = {
             {k: v for k, v in DSA.items() if k != "first_k_dense_replace"}, n_group=None, topk_group=None, qk_nope_head_dim=12,
             norm_topk_prob=False, rope_parameters=THETA),
     ),
+    "dots3_note": dict(
+        model_type="dots3_note_text", num_hidden_layers=5, index_topk=20, sliding_window=20, **DOTS3,
+        layer_types=["indexed_attention", "sliding_attention", "indexed_attention", "sliding_attention", "full_attention"]),
+    "dots3_note_hub": dict(model_type="dots3_note_text", num_hidden_layers=4, index_topk=200, sliding_window=16, norm_topk_prob=False, **DOTS3),
     "longcat_flash": dict(
         model_type="longcat_flash", num_layers=2, num_hidden_layers=4, num_key_value_heads=8, ffn_hidden_size=96, q_lora_rank=24,
         kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, head_dim=8, v_head_dim=16, moe_topk=3, n_routed_experts=8,
@@ -146,7 +157,19 @@ def as_minimax_m3(t, c):
     return out, dict(model_type="minimax_m3_vl", text_config=c, torch_dtype="float32", image_token_index=300)
 
 
+def as_dots3(t, c):
+    """The keys of the repository, whose text model is that of the file; layers with an indexer are called full."""
+    own = {f"swa_{k}": v for k, v in next(iter(c.pop("per_layer_config").values())).items()}
+    for key in "rope_parameters", "mlp_layer_types", "dtype":
+        c.pop(key, None)
+    c["layer_types"] = ["full_attention" if k == "indexed_attention" else k for k in c["layer_types"]]
+    c["moe_shared_expert_intermediate_size"] = c.pop("shared_experts_intermediate_size")
+    return t, c | own | dict(model_type="dots3_note", use_dsa=True, first_k_dense_replace=1, moe_layer_freq=1, rope_theta=8e7, swa_rope_theta=5e4,
+                             sliding_window_size=c.pop("sliding_window"), torch_dtype="float32")
+
+
 AS = {
+    "dots3_note_hub": as_dots3,
     "hy_v4_three": lambda t, c: (t, c), "deepseek_v4_two": lambda t, c: (t, c), "axk2_light": lambda t, c: (t, c),
     "minimax_m3_hub": as_minimax_m3,
 }

@@ -10,6 +10,12 @@ PHI4 = dict(  # small towers, which are not stored
                       depthwise_separable_out_channel=16, nemo_conv_channels=8),
 )
 
+LARGE4 = dict(
+    num_key_value_heads=8, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=16, index_n_heads=20, index_head_dim=16,
+    n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, routed_scaling_factor=1.4, rope_parameters=dict(
+        rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=64, attention_factor=1.0, beta_fast=32.0, beta_slow=1.0),
+)
+
 CHAMELEON_IDS = {"<image>": 8} | {f"IMGIMG{chr(65 + i // 10)}{chr(65 + i % 10)}Z": 330 + i for i in range(40)}  # none is in a prompt
 
 CHAMELEON_VQ = dict(embed_dim=16, num_embeddings=40, base_channels=32, channel_multiplier=[1], num_res_blocks=1, latent_channels=16, resolution=16)
@@ -42,6 +48,14 @@ CASES = {
         model_type="hy_v4_vl_text", index_topk=20, swiglu_limit=0.5, **dict(DSA, n_group=1, topk_group=1, rope_parameters=dict(
             THETA, mrope_section=[2, 1, 1]), indexer_types=["full", "shared", "full"]),
     ),
+    # four layers read the latents of earlier ones: with indexers of their own and without, of layers that rotate and that do not
+    "mistral_large4": dict(
+        model_type="mistral_large4_text", index_topk=20, **dict(
+            LARGE4, num_hidden_layers=8, n_group=2, topk_group=1, kv_source_layers=[0, 1, 0, 1, 0, 5, 5, 7], no_rope_layers=[1, 0, 1, 0, 1, 1, 1, 0],
+            indexer_types=["full", "full", "shared", "full", "full", "shared", "shared", "full"]),
+    ),
+    "mistral_large4_plain": dict(
+        model_type="mistral_large4_text", index_topk=200, first_k_dense_replace=2, final_logit_softcapping=2.0, no_rope_layer_interval=2, **LARGE4),
     "granite4_vision": dict(model_type="granite4_vision_text", attention_multiplier=0.2, embedding_multiplier=6.0, residual_multiplier=0.4,
                             logits_scaling=3.0, rope_parameters=THETA),
     "granite_docling": dict(model_type="granite_docling_text", attention_multiplier=0.3, rope_parameters=THETA),
@@ -146,6 +160,7 @@ WITHIN = {
     "glm5_next_text": ("Glm5Next", dict(image_token_id=300, video_token_id=301, vision_config=dict(
         depth=1, hidden_size=16, num_heads=2, intermediate_size=16, out_hidden_size=64, projection_intermediate_size=16, patch_size=4,
         image_size=16))),
+    "mistral_large4_text": ("MistralLarge4", dict(image_token_id=300, vision_config=dict(SMALL, model_type="pixtral", image_size=28, patch_size=14))),
     "step3p5": ("Step3p7", dict(image_token_id=300, vision_config=dict(SMALL, image_size=28, patch_size=14))),
     "hunyuan_vl_text": ("HunYuanVL", dict(image_token_id=300, im_start_id=301, im_end_id=302, im_newline_id=303, vision_config=dict(
         SMALL, out_hidden_size=64, text_hidden_size=64, max_image_size=64, img_max_token_num=16))),

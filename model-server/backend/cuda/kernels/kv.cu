@@ -123,6 +123,21 @@ static __device__ void latent_query(const latent_args &a, uint32_t token, uint32
         q[a.rank + i] *= by;
 }
 
+/* The rotated part of a key with a norm of its own; behind the key is room for what it makes. */
+static __device__ void turn_normed(const latent_args &a, const float *kv, const float *rope,
+                                   float *key, uint32_t lane)
+{
+    float *normed = key + a.rot_dim;
+    float sum = 0.0f;
+    for (uint32_t i = lane; i < a.rot_dim; i += 32)
+        sum = fmaf(kv[i], kv[i], sum);
+    const float s = 1.0f / sqrtf(warp_sum(sum) / (float)a.rot_dim + a.eps);
+    for (uint32_t i = lane; i < a.rot_dim; i += 32)
+        normed[i] = kv[i] * s * a.turn_norm[i];
+    __syncwarp(); /* other lanes read them in pairs */
+    rotate_into(key, normed, a.rope ? rope : NULL, a.rot_dim, a.interleaved, lane);
+}
+
 /* Normalises and rotates the key of a token in shared memory, and writes it to the cache. */
 static __device__ void latent_key(const latent_args &a, uint32_t token, float *key, uint32_t lane)
 {
@@ -135,7 +150,10 @@ static __device__ void latent_key(const latent_args &a, uint32_t token, float *k
     const float s = 1.0f / sqrtf(warp_sum(sum) / (float)n + a.eps);
     for (uint32_t i = lane; i < n; i += 32)
         key[i] = kv[i] * s * a.norm[i];
-    rotate_into(key + n, kv + n, a.rope ? rope : NULL, a.rot_dim, a.interleaved, lane);
+    if (!a.turn_norm)
+        rotate_into(key + n, kv + n, a.rope ? rope : NULL, a.rot_dim, a.interleaved, lane);
+    else
+        turn_normed(a, kv + n, rope, key + n, lane);
     __syncwarp(); /* the other lanes' numbers */
     rope_args r = {};
     r.kv = a.kv;
@@ -154,7 +172,7 @@ static __global__ void __launch_bounds__(WARPS * 32) latent_kernel(latent_args a
     const uint32_t head = blockIdx.y * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (head < a.n_heads)
         latent_query(a, blockIdx.x, head, lane);
-    else if (head == a.n_heads)
+    else if (head == a.n_heads && a.kv_rows)
         latent_key(a, blockIdx.x, key, lane);
 }
 
@@ -162,7 +180,7 @@ extern "C" cudaError_t latent_launch(const struct launch *l, const void *args)
 {
     const latent_args *a = (const latent_args *)args;
     return launch(latent_kernel, dim3(a->tokens, a->n_heads / WARPS + 1), WARPS * 32,
-                  (a->rank + a->rot_dim) * sizeof(float), l->stream, l->overlap, *a);
+                  (a->rank + a->rot_dim * (a->turn_norm ? 2 : 1)) * sizeof(float), l->stream, l->overlap, *a);
 }
 
 /* Copies block src[i] to dst[i] in every stream (layer x {K, V}); grid: (streams, n). T: uint4 if

@@ -186,6 +186,23 @@ extern "C" cudaError_t gate_launch(const struct launch *l, const void *args)
     return launch(gate_kernel, a->rows, THREADS, 0, l->stream, l->overlap, *a);
 }
 
+static __global__ void __launch_bounds__(THREADS) scale_heads_kernel(scale_heads_args a)
+{
+    depend();
+    const uint64_t step = (uint64_t)gridDim.x * THREADS;
+    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < a.all; i += step) {
+        const uint64_t head = i / a.n;
+        const uint32_t h = (uint32_t)(head % a.heads);
+        a.x[i] *= fmaf(a.slope[h], a.by[head / a.heads], a.offset[h]);
+    }
+}
+
+extern "C" cudaError_t scale_heads_launch(const struct launch *l, const void *args)
+{
+    const scale_heads_args *a = (const scale_heads_args *)args;
+    return launch(scale_heads_kernel, blocks_for(a->all), THREADS, 0, l->stream, l->overlap, *a);
+}
+
 /* grid: (rows) */
 static __global__ void __launch_bounds__(THREADS) gather_kernel(gather_args a)
 {

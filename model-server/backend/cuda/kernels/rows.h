@@ -95,6 +95,15 @@ struct gate_args {
 };
 launch_fn gate_launch;
 
+/* See scale_heads() in backend.h; `all`: elements of x. */
+struct scale_heads_args {
+    float *x;
+    const float *by, *slope, *offset;
+    uint64_t all;
+    uint32_t heads, n;
+};
+launch_fn scale_heads_launch;
+
 struct act_args {
     float *y;
     const float *x, *by; /* by: factor of an activation that is not gated, or NULL */
@@ -288,7 +297,7 @@ launch_fn hadamard_launch; /* hadamard.cu */
 
 struct latent_args {
     float *q;
-    const float *kv_rows, *latent, *turned, *rope, *norm, *q_scale;
+    const float *kv_rows, *latent, *turned, *rope, *norm, *turn_norm, *q_scale;
     const uint32_t *slots;
     struct kv_view kv;
     uint32_t tokens, n_heads, rank, rot_dim, interleaved;

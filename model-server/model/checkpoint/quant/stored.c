@@ -44,8 +44,9 @@ bool stored_in_four(const struct tensor *t)
 int stored_expect_scales(struct stored_matrix *m, bool by_column, struct err *e)
 {
     const struct tensor *t = m->t[STORED_SCALES];
-    const uint64_t blocks =
-        ((uint64_t)m->rows + m->row_block - 1) / (m->row_block ? m->row_block : 1);
+    const uint64_t of_turn =
+        ((uint64_t)m->turn + m->row_block - 1) / (m->row_block ? m->row_block : 1);
+    const uint64_t blocks = of_turn * (uint64_t)(m->turn ? m->rows / m->turn : 0);
     const uint64_t a = by_column ? m->groups : blocks, b = by_column ? blocks : m->groups;
     char want[64];
     m->scale_row = by_column ? 1 : m->groups;
@@ -124,7 +125,8 @@ int stored_open(struct stored_matrix *m, const struct stored *how, const char *b
         own->format->vary(m);
     m->group = own->group ? own->group : (uint32_t)cols;
     m->groups = (uint32_t)((cols + m->group - 1) / m->group);
-    m->row_block = own->row_block ? own->row_block : (uint32_t)rows;
+    m->turn = rows / (own->turns ? own->turns : 1);
+    m->row_block = own->row_block ? own->row_block : (uint32_t)m->turn;
     return own->format->check(m, e) || check_groups(m, e) ? -1 : 0;
 }
 
@@ -149,8 +151,10 @@ float stored_number(const struct tensor *t, int64_t i)
 float stored_scale(const struct stored_matrix *m, int64_t row, uint32_t group)
 {
     const float by = m->how.scale_by != 0 ? m->how.scale_by : 1;
+    const int64_t of_turn = (m->turn + m->row_block - 1) / m->row_block;
+    const int64_t block = row / m->turn * of_turn + row % m->turn / m->row_block;
     return by * stored_number(m->t[STORED_SCALES],
-                              row / m->row_block * m->scale_row + (int64_t)group * m->scale_group);
+                              block * m->scale_row + (int64_t)group * m->scale_group);
 }
 
 /* Terms of a group for the rows of a tile. */

@@ -22,6 +22,7 @@ struct stored {
     uint32_t bits;            /* of a code */
     uint32_t group;           /* columns that share a scale; 0: all of a row */
     uint32_t row_block;       /* rows that share a scale: 1, more with blocks; 0: all rows */
+    uint32_t turns;           /* blocks begin anew with each of so many equal runs of rows; 0: 1 */
     uint32_t zero_bias;       /* difference between a zero point and its stored value */
     bool symmetric, is_float; /* codes are e4m3 */
     bool divides;             /* the tensor's scale divides */
@@ -62,6 +63,7 @@ struct stored_matrix {
     /* columns of a group, their number; with STORED_GROUPS columns have any group */
     uint32_t group, groups;
     uint32_t row_block;             /* rows that share a scale */
+    int64_t turn;                   /* rows of a turn */
     int64_t scale_row, scale_group; /* strides of the scales, in elements */
     uint32_t nested_block;          /* bitsandbytes: scales that share a scale, and their offset */
     float nested_offset;

@@ -398,6 +398,38 @@ static void test_selections(void **state)
     assert_int_equal(s.mla.index.top, 0);
 }
 
+/* Which layers of Mistral Large 4 read the latents of others, and which of them rotate. */
+static void test_latents_of_others(void **state)
+{
+    static const char layers[] = "\"num_hidden_layers\":5,\"no_rope_layers\":[1,0,1,1,0],"
+                                 "\"kv_source_layers\":";
+    static const uint32_t of[] = {0, 0, 1, 0, 2};
+    static const struct {
+        const char *list, *fault;
+    } refused[] = {{"[0,1,0,2,1]", "must read the last layer"}, /* 2 reads 0 itself */
+                   {"[0,1,0,3,0]", "must read the last layer"}, /* 0 rotates */
+                   {"[0,1,2,4,4]", "itself or an earlier layer"},
+                   {"[0,1]", "does not name 5 layers"}};
+    static struct decoder_spec s;
+    char keys[200];
+    (void)state;
+    snprintf(keys, sizeof(keys), "%s[0,1,0,3,1]", layers);
+    accepted(keys, LARGE_4, &s);
+    for (uint32_t i = 0; i < s.n_layers; i++) {
+        assert_int_equal(s.layers[i].kv_of, of[i]);
+        assert_int_equal(s.layers[i].other_mla, i == 1 || i == 4);
+    }
+    assert_true(s.mla.nope == 64 && s.mla.rope == 64 && s.mla.index.own_norm);
+    assert_true(s.mla_other.nope == 128 && s.mla_other.rope == 0);
+    assert_true(s.rope[0].kind == ROPE_YARN && s.rope[0].original == 512 && s.rope[0].learned);
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        snprintf(keys, sizeof(keys), "%s%s", layers, refused[i].list);
+        struct err e = ERR_INIT;
+        assert_int_equal(configure(keys, LARGE_4, &s, &e), -1);
+        assert_non_null(strstr(e.msg, refused[i].fault));
+    }
+}
+
 /* Which layers of MiniMax M3 have an indexer, and its sizes, in either spelling. */
 static void test_blocks(void **state)
 {
@@ -534,6 +566,7 @@ int main(void)
         cmocka_unit_test(test_first_words),
         cmocka_unit_test(test_unnamed_text_models),
         cmocka_unit_test(test_selections),
+        cmocka_unit_test(test_latents_of_others),
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_windows_of_llama),
         cmocka_unit_test(test_absent_is_not_null),
