@@ -394,6 +394,7 @@ static int read_config(struct sentence *s, const char *dir, struct err *e)
         read_functions(s, config, own);
         read_padding(s, config);
         s->listwise = strcmp(class_of(config), "JinaForRanking") == 0;
+        s->late.visual = visual_form_of(class_of(config));
     }
     cJSON_Delete(own);
     cJSON_Delete(config);
@@ -418,6 +419,7 @@ void sentence_free(struct sentence *s)
     for (uint32_t i = 0; i < s->late.n_skipped; i++)
         free(s->late.skipped[i]);
     free(s->late.token);
+    free(s->late.page);
     free(s->default_prompt);
     *s = (struct sentence){0};
 }
@@ -524,7 +526,7 @@ int model_task_of(const char *dir, const struct sentence *s, enum model_task *ou
         *out = TASK_TOKEN_CLASSIFY;
     if (ends_with(class, "ForQuestionAnswering") || ends_with(class, "ForQuestionAnsweringSimple"))
         *out = TASK_ANSWER;
-    if (strcmp(class, "HF_ColBERT") == 0 || s->listwise)
+    if (strcmp(class, "HF_ColBERT") == 0 || s->listwise || s->late.visual)
         *out = TASK_TOKEN_EMBED;
     cJSON_Delete(j);
     return 0;

@@ -48,6 +48,21 @@ static int fill_queries(struct model *m, struct err *e)
     return 0;
 }
 
+/* Queries of PaliGemma are a prefix, as its prompts with images are. */
+static int see_both_ways(struct model *m, struct err *e)
+{
+    struct decoder_spec *s = &m->d.spec;
+    const struct visual_form *v = m->sentence.late.visual;
+    if (m->info.task != TASK_TOKEN_EMBED || !v || !v->both_ways)
+        return 0;
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        if (s->layers[i].window)
+            return err_set(e, ERR_VALIDATION, "%s of a %s model, which has windows", v->class,
+                           m->info.type);
+    s->both_ways = s->no_head = true;
+    return 0;
+}
+
 int model_choose_task(struct model *m, const char *dir, const struct model_options *o,
                       struct err *e)
 {
@@ -75,5 +90,5 @@ int model_choose_task(struct model *m, const char *dir, const struct model_optio
                        m->info.type);
     m->info.task = task;
     m->d.encodes = task != TASK_GENERATE;
-    return fill_queries(m, e) ? -1 : choose_pooling(m, o, e);
+    return fill_queries(m, e) || see_both_ways(m, e) ? -1 : choose_pooling(m, o, e);
 }

@@ -1,5 +1,6 @@
 #include "router/api/cohere/rerank.h"
 #include "common/json/json.h"
+#include "router/call/embed_images.h"
 #include <string.h>
 
 enum { MOST_DOCUMENTS = 10000 };
@@ -13,15 +14,24 @@ struct reranking {
     bool voyage;  /* the results are `data`, whose documents are texts */
 };
 
+/* An image is an object in either form. */
+static void document(struct buf *out, const struct reranking *q, const struct text_input *d)
+{
+    const bool bare = q->voyage && !d->shown;
+    buf_fmt(out, ",\"document\":%s", bare ? "" : d->shown ? "{\"image\":" : "{\"text\":");
+    if (d->shown)
+        buf_json_str(out, d->shown->images[0].url, d->shown->images[0].n_url);
+    else
+        buf_json_str(out, d->text, d->n);
+    buf_str(out, bare ? "" : "}");
+}
+
 static void result(struct buf *out, const struct reranking *q, uint32_t i, float score)
 {
     buf_fmt(out, "{\"index\":%u,\"relevance_score\":", i);
     buf_json_f32(out, score);
-    if (q->texts) {
-        buf_str(out, q->voyage ? ",\"document\":" : ",\"document\":{\"text\":");
-        buf_json_str(out, q->documents[i].text, q->documents[i].n);
-        buf_str(out, q->voyage ? "" : "}");
-    }
+    if (q->texts)
+        document(out, q, &q->documents[i]);
     buf_ch(out, '}');
 }
 
@@ -73,7 +83,7 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
     struct reranking *q = state;
     const struct object root = body_root(b);
     const char *query = body_str(b, root, "query", true);
-    q->documents = body_documents(b, root, "documents", &q->n);
+    q->documents = body_documents_or_images(c, b, root, "documents", &q->n);
     q->voyage = json_get(b->root, "top_k") || json_get(b->root, "truncation");
     const char *most_key = json_get(b->root, "top_k") ? "top_k" : "top_n";
     const struct opt_u64 top = body_u32(b, root, most_key);
@@ -89,6 +99,9 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
     const enum model_task task = edge_limits(c->edge)->task;
     const uint32_t most_texts = task == TASK_TOKEN_EMBED ? TEXTS_MOST_LATE : MOST_DOCUMENTS;
     q->cosines = task != TASK_RERANK;
+    for (uint32_t i = 0; !b->failed && !q->cosines && i < q->n; i++)
+        if (q->documents[i].shown)
+            body_fail(b, root, "documents", "`documents`: this reranker reads texts only");
     if (b->failed || texts_count(c, q->n, most_texts, b->e))
         return texts_failed(b);
     q->top = top.set && top.v < q->n ? (uint32_t)top.v : q->n;
