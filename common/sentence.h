@@ -106,6 +106,11 @@ struct sentence {
     /* jina-reranker-v3 (arXiv 2509.25085): a query and its documents lie in one text, and the
      * vectors of the marks behind them are compared */
     bool listwise;
+    /* A reranker with a head of one logit behind each of its last layers (FlagEmbedding's
+     * LayerWiseMiniCPMForCausalLM): the number of layers before the first one; 0: no such.
+     * `one_head`: the same head behind all of them. */
+    uint32_t first_cut;
+    bool one_head;
     /* Of a classifier's labels: `problem_type` of config.json, as in transformers' pipelines. Of a
      * reranker's pairs: `activation_fn` of a CrossEncoder. */
     enum score_function labels, pairs;
@@ -141,7 +146,8 @@ static inline bool model_task_of_tokens(enum model_task t)
 /* Detects the task for --task auto. An architecture ending in ForSequenceClassification is a
  * classifier, or a reranker if it has one label or asks; one in ForTokenClassification classifies
  * tokens; one in ForQuestionAnswering or ForQuestionAnsweringSimple answers. HF_ColBERT,
- * JinaForRanking and the classes of common/visual_form.h give vectors of tokens. modules.json means
+ * JinaForRanking and the classes of common/visual_form.h give vectors of tokens;
+ * LayerWiseMiniCPMForCausalLM is a reranker. modules.json means
  * embeddings, of tokens if its Dense modules have no Pooling, or a reranker if LogitScore is there.
  * Others generate (an encoder without these files computes embeddings, see model_load()). `s` must
  * be loaded from `dir`. */

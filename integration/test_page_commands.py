@@ -90,6 +90,7 @@ def stands_for(place):
         "Qwen/Qwen2.5-VL-7B-Instruct": data("vision/qwen2_5_vl"),
         **dict.fromkeys(("google/siglip2-base-patch16-224", "google/siglip-base-patch16-224"), ROOT / "tests/data/siglip"),
         "lightonai/GTE-ModernColBERT-v1": ROOT / "tests/data/late/modern",
+        "BAAI/bge-reranker-v2-minicpm-layerwise": ROOT / "tests/data/layerwise",
         "vidore/colqwen2-v1.0-hf": ROOT / "tests/data/pages/colqwen2",
         "jinaai/jina-reranker-v3": ROOT / "tests/data/listwise",
         "/path/to/model-Q4_K_M.gguf": place / "made/model.gguf",

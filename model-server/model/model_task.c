@@ -63,6 +63,24 @@ static int see_both_ways(struct model *m, struct err *e)
     return 0;
 }
 
+/* A layerwise reranker's layers behind its head are not loaded. */
+static int cut_layers(struct model *m, const struct model_options *o, struct err *e)
+{
+    struct decoder_spec *s = &m->d.spec;
+    const uint32_t first = m->sentence.first_cut, cut = o->cutoff_layer;
+    if (!cut)
+        return 0;
+    if (!first || m->info.task != TASK_RERANK)
+        return err_set(e, ERR_VALIDATION,
+                       "--cutoff-layer %u: this %s model is no layerwise reranker", cut,
+                       m->info.type);
+    if (cut < first || cut > s->n_layers)
+        return err_set(e, ERR_VALIDATION, "--cutoff-layer %u: this model has scores of %u to %u",
+                       cut, first, s->n_layers);
+    s->n_layers = cut;
+    return 0;
+}
+
 int model_choose_task(struct model *m, const char *dir, const struct model_options *o,
                       struct err *e)
 {
@@ -90,5 +108,7 @@ int model_choose_task(struct model *m, const char *dir, const struct model_optio
                        m->info.type);
     m->info.task = task;
     m->d.encodes = task != TASK_GENERATE;
-    return fill_queries(m, e) || see_both_ways(m, e) ? -1 : choose_pooling(m, o, e);
+    return cut_layers(m, o, e) || fill_queries(m, e) || see_both_ways(m, e)
+               ? -1
+               : choose_pooling(m, o, e);
 }

@@ -134,6 +134,7 @@ int embed_pair(const struct encoding *x, const struct text_input *in, struct emb
     const struct infer_limits *l = edge_limits(x->c->edge);
     if (chat_pairs(x->c->edge->chat))
         return by_template(x, in, out);
-    const struct pair_form *f = pair_form_of(l->family, !l->pairs_as_text);
+    const char *family = x->c->edge->sentence.first_cut ? PAIR_LAYERWISE : l->family;
+    const struct pair_form *f = pair_form_of(family, !l->pairs_as_text);
     return f ? in_form(x, f, in, out) : embed_segments(x, in, out);
 }
