@@ -3,6 +3,11 @@
 #include <string.h>
 
 /* The texts are those of the models' authors. */
+#define JUDGE                                                                                      \
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query "    \
+    "and "                                                                                         \
+    "the Instruct provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n"       \
+    "<|im_start|>user\n" PAIR_PART
 #define FLAG_EMBEDDING                                                                             \
     .text = PAIR_BOS "A: " PAIR_QUERY PAIR_PART "\n" PAIR_PART "B: " PAIR_DOCUMENT PAIR_PART       \
                      "\n" PAIR_PART PAIR_TASK,                                                     \
@@ -11,12 +16,18 @@
     .before_task = "", .after_task = ""
 static const struct pair_form forms[] = {
     {.family = "qwen3", /* Qwen3-Reranker, with its own chat template */
-     .text = "<|im_start|>system\nJudge whether the Document meets the requirements based on the "
-             "Query and the Instruct provided. Note that the answer can only be \"yes\" or "
-             "\"no\".<|im_end|>\n<|im_start|>user\n" PAIR_PART "<Instruct>: " PAIR_TASK
-             "\n<Query>: " PAIR_QUERY "\n<Document>: " PAIR_DOCUMENT PAIR_PART
-             "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
+     .text = JUDGE "<Instruct>: " PAIR_TASK "\n<Query>: " PAIR_QUERY
+                   "\n<Document>: " PAIR_DOCUMENT PAIR_PART
+                   "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
      .task = "Given a web search query, retrieve relevant passages that answer the query",
+     .before_task = "",
+     .after_task = "",
+     .yes = "yes",
+     .no = "no"},
+    {.family = "qwen3_vl_text", /* Qwen3-VL-Reranker without its own chat template */
+     .text = JUDGE "<Instruct>: " PAIR_TASK "<Query>:" PAIR_QUERY
+                   "\n<Document>:" PAIR_DOCUMENT PAIR_PART "<|im_end|>\n<|im_start|>assistant\n",
+     .task = "Given a search query, retrieve relevant candidates that answer the query.",
      .before_task = "",
      .after_task = "",
      .yes = "yes",

@@ -68,12 +68,10 @@ static int inputs(struct call *c, const struct reranking *q, const char *query,
     struct text_input *in = ARENA_NEW(&c->arena, struct text_input, ask->n);
     if (!in)
         return err_nomem(e);
-    for (uint32_t i = 0; i < ask->n; i++)
-        in[i] = q->cosines && i ? q->documents[i - 1] : one;
-    for (uint32_t i = 0; !q->cosines && i < q->n; i++) {
-        in[i].second = q->documents[i].text;
-        in[i].n_second = q->documents[i].n;
-    }
+    for (uint32_t i = 0; q->cosines && i < ask->n; i++)
+        in[i] = i ? q->documents[i - 1] : one;
+    for (uint32_t i = 0; !q->cosines && i < q->n; i++)
+        in[i] = text_pair(&one, &q->documents[i]);
     ask->in = in;
     return q->cosines ? texts_ask_vectors(c, ask, in, 1, e) : 0;
 }
@@ -99,9 +97,6 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
     const enum model_task task = edge_limits(c->edge)->task;
     const uint32_t most_texts = task == TASK_TOKEN_EMBED ? TEXTS_MOST_LATE : MOST_DOCUMENTS;
     q->cosines = task != TASK_RERANK;
-    for (uint32_t i = 0; !b->failed && !q->cosines && i < q->n; i++)
-        if (q->documents[i].shown)
-            body_fail(b, root, "documents", "`documents`: this reranker reads texts only");
     if (b->failed || texts_count(c, q->n, most_texts, b->e))
         return texts_failed(b);
     q->top = top.set && top.v < q->n ? (uint32_t)top.v : q->n;

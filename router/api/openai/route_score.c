@@ -37,11 +37,8 @@ static int pair_up(struct call *c, const struct text_input *a, const struct text
     struct text_input *v = ARENA_NEW(&c->arena, struct text_input, ask->n);
     if (!v)
         return err_nomem(e);
-    for (uint32_t i = 0; !q->cosines && i < q->n; i++) {
-        v[i] = a[q->n_first == 1 ? 0 : i];
-        v[i].second = b[i].text;
-        v[i].n_second = b[i].n;
-    }
+    for (uint32_t i = 0; !q->cosines && i < q->n; i++)
+        v[i] = text_pair(&a[q->n_first == 1 ? 0 : i], &b[i]);
     ask->in = v;
     if (q->cosines) {
         memcpy(v, a, q->n_first * sizeof(*v));
@@ -60,15 +57,7 @@ static const char *named(const struct body *b, const char *const names[3])
     return names[0];
 }
 
-/* Pairs are of texts; vectors may also be of images. */
-static void check_kinds(struct body *b, const struct text_input *first,
-                        const struct text_input *second, bool cosines)
-{
-    if ((first->shown || second->shown) && !cosines)
-        body_fail(b, body_root(b), "text_2", "this reranker reads texts only");
-    else if ((!first->text && !first->shown) || (!second->text && !second->shown))
-        body_fail(b, body_root(b), "text_2", "texts are expected, not ids");
-}
+static bool is_ids(const struct text_input *in) { return !in->text && !in->shown; }
 
 static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
@@ -86,7 +75,8 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
                                           ? body_documents_or_images(c, b, root, other, &q->n)
                                           : body_texts_or_images(c, b, root, other, &q->n);
     for (uint32_t i = 0; !b->failed && i < q->n; i++)
-        check_kinds(b, &first[i < q->n_first ? i : 0], &second[i], q->cosines);
+        if (is_ids(&first[i < q->n_first ? i : 0]) || is_ids(&second[i]))
+            body_fail(b, root, "text_2", "texts are expected, not ids");
     if (!b->failed && q->n_first != 1 && q->n_first != q->n)
         body_fail(b, root, "text_1", "one text, or as many as in `text_2`, are expected");
     q->raw = !body_opt_bool(b, root, "use_activation", true);
@@ -115,7 +105,7 @@ const struct route route_score = {
         "vLLM's scores: how well each of `text_2` fits `text_1`, of a reranker; the cosine of "
         "their vectors, of a model that embeds; the sum of the best cosines of their tokens, of "
         "one that embeds tokens; others answer 400.",
-    .body = "`text_1`, `text_2` (a text or a list; of a model that embeds images also objects with "
+    .body = "`text_1`, `text_2` (a text or a list; of a model that takes images also objects with "
             "`image` or `content`; also by vLLM's other names: `queries` with "
             "`documents` or `items`, `data_1` with `data_2`), `use_activation` "
             "(true), `truncate_prompt_tokens`",
