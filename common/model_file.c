@@ -201,19 +201,36 @@ char *model_file_read(const char *path, size_t max, size_t *n, struct err *e)
     return m ? make(m, file, max, n, e) : file_read(file, max, n, e);
 }
 
-/* config.json of a model of several (Qwen Omni) is that of the one that reads and writes text. */
-static cJSON *of_thinker(const char *path, cJSON *j)
+/* Moves what the outer object says of the whole. */
+static void move_key(cJSON *from, cJSON *to, const char *key)
 {
-    static const char name[] = "/config.json";
+    cJSON *v = cJSON_DetachItemFromObjectCaseSensitive(from, key);
+    if (!v)
+        return;
+    cJSON_DeleteItemFromObjectCaseSensitive(to, key);
+    if (!cJSON_AddItemToObject(to, key, v))
+        cJSON_Delete(v);
+}
+
+/* config.json of a model around another is that of the inner one: of several models (Qwen Omni) the
+ * one that reads and writes text, of a retriever (ColPali) what is below its projection. The class
+ * of a retriever is that of the whole. */
+static cJSON *of_inner(const char *path, cJSON *j)
+{
+    static const char name[] = "/config.json", *const keys[] = {"thinker_config", "vlm_config"};
     const size_t n = strlen(path), m = sizeof(name) - 1;
-    if (n < m || strcmp(path + n - m, name) != 0 || !cJSON_IsObject(json_get(j, "thinker_config")))
+    if (n < m || strcmp(path + n - m, name) != 0)
         return j;
-    cJSON *thinker = cJSON_DetachItemFromObjectCaseSensitive(j, "thinker_config");
-    cJSON *stored = cJSON_DetachItemFromObjectCaseSensitive(j, "quantization_config");
-    if (stored && !cJSON_AddItemToObject(thinker, "quantization_config", stored))
-        cJSON_Delete(stored);
+    const bool thinks = cJSON_IsObject(json_get(j, keys[0]));
+    const char *key = keys[!thinks];
+    if (!cJSON_IsObject(json_get(j, key)))
+        return j;
+    cJSON *inner = cJSON_DetachItemFromObjectCaseSensitive(j, key);
+    move_key(j, inner, "quantization_config");
+    if (!thinks)
+        move_key(j, inner, "architectures");
     cJSON_Delete(j);
-    return thinker;
+    return inner;
 }
 
 cJSON *model_file_json(const char *path, size_t max, struct err *e)
@@ -222,7 +239,7 @@ cJSON *model_file_json(const char *path, size_t max, struct err *e)
     char file[PATH_MAX];
     const struct made_file *m = inside(path, file);
     if (!m)
-        return of_thinker(path, json_load(file, max, e));
+        return of_inner(path, json_load(file, max, e));
     char *text = make(m, file, max, &n, e);
     cJSON *j = text ? json_parse(text, n, e) : NULL;
     if (text && !j)

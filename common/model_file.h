@@ -16,7 +16,8 @@
 /* True also for a file that a damaged GGUF file should have: reading it reports the error. */
 bool model_file_exists(const char *path);
 /* As file_read() and json_load() of common/json/json.h; of a config.json with a `thinker_config`
- * (Qwen Omni), that object. */
+ * (Qwen Omni) or a `vlm_config` (ColPali), that object, which then has the `architectures` of the
+ * latter's file. */
 char *model_file_read(const char *path, size_t max, size_t *n, struct err *e);
 cJSON *model_file_json(const char *path, size_t max, struct err *e);
 /* The text model's part of a multimodal config.json: text_config, or llm_config (InternVL);

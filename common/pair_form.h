@@ -13,8 +13,11 @@
 #define PAIR_QUERY    "\004"
 #define PAIR_DOCUMENT "\005"
 
+/* In place of a family: rerankers with heads behind several layers (sentence.h, first_cut). */
+#define PAIR_LAYERWISE "layerwise"
+
 struct pair_form {
-    const char *family; /* model_type of config.json */
+    const char *family; /* model_type of config.json, or a PAIR_ word below */
     const char *text;   /* with marks */
     const char *task;   /* the usual instruction */
     /* around the instruction of a request, which replaces the usual one */

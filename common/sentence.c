@@ -384,6 +384,24 @@ static void read_padding(struct sentence *s, const cJSON *config)
     s->padded = n >= 1 && n <= MOST ? (uint32_t)n : POSITIONS;
 }
 
+/* With heads of another type the score is the logit of a word. */
+static int read_cuts(struct sentence *s, const cJSON *config, struct err *e)
+{
+    enum { USUAL = 8, MOST = 1 << 16 };
+    const char *type = json_str(config, "head_type", "simple");
+    const double first = json_num(config, "start_layer", USUAL);
+    if (strcmp(class_of(config), "LayerWiseMiniCPMForCausalLM") != 0)
+        return 0;
+    if (strcmp(type, "simple") != 0)
+        return err_set(e, ERR_VALIDATION, "config.json: `head_type` `%.40s` is not supported",
+                       type);
+    if (!(first >= 1 && first <= MOST))
+        return err_set(e, ERR_VALIDATION, "config.json: `start_layer` must be from 1 to %d", MOST);
+    s->first_cut = (uint32_t)first;
+    s->one_head = !json_bool(config, "head_multi", true);
+    return 0;
+}
+
 static int read_config(struct sentence *s, const char *dir, struct err *e)
 {
     cJSON *config, *own;
@@ -394,6 +412,8 @@ static int read_config(struct sentence *s, const char *dir, struct err *e)
         read_functions(s, config, own);
         read_padding(s, config);
         s->listwise = strcmp(class_of(config), "JinaForRanking") == 0;
+        s->late.visual = visual_form_of(class_of(config));
+        rc = read_cuts(s, config, e);
     }
     cJSON_Delete(own);
     cJSON_Delete(config);
@@ -418,6 +438,7 @@ void sentence_free(struct sentence *s)
     for (uint32_t i = 0; i < s->late.n_skipped; i++)
         free(s->late.skipped[i]);
     free(s->late.token);
+    free(s->late.page);
     free(s->default_prompt);
     *s = (struct sentence){0};
 }
@@ -511,10 +532,10 @@ bool sentence_asks(const cJSON *config)
 int model_task_of(const char *dir, const struct sentence *s, enum model_task *out, struct err *e)
 {
     cJSON *j;
-    *out = s->scores    ? TASK_RERANK
-           : s->tokens  ? TASK_TOKEN_EMBED
-           : s->present ? TASK_EMBED
-                        : TASK_GENERATE;
+    *out = s->scores || s->first_cut ? TASK_RERANK
+           : s->tokens               ? TASK_TOKEN_EMBED
+           : s->present              ? TASK_EMBED
+                                     : TASK_GENERATE;
     if (sentence_read_json(dir, "config.json", CONFIG_JSON, &j, e))
         return -1;
     const char *class = class_of(j);
@@ -524,7 +545,7 @@ int model_task_of(const char *dir, const struct sentence *s, enum model_task *ou
         *out = TASK_TOKEN_CLASSIFY;
     if (ends_with(class, "ForQuestionAnswering") || ends_with(class, "ForQuestionAnsweringSimple"))
         *out = TASK_ANSWER;
-    if (strcmp(class, "HF_ColBERT") == 0 || s->listwise)
+    if (strcmp(class, "HF_ColBERT") == 0 || s->listwise || s->late.visual)
         *out = TASK_TOKEN_EMBED;
     cJSON_Delete(j);
     return 0;

@@ -4,10 +4,12 @@
  * modules.json lists the modules after the transformer (Pooling, Dense, LayerNorm, Normalize;
  * SpladePooling; of a reranker LogitScore), each in its own folder. sentence_bert_config.json has
  * the maximum length, or tokenizer_config.json. config_sentence_transformers.json has prompts that
- * precede a text. SigLIP (arXiv 2303.15343) has none of these files, but config.json. */
+ * precede a text. SigLIP (arXiv 2303.15343) and retrievers of page images have none of these files,
+ * but config.json. */
 #ifndef COMMON_SENTENCE_H
 #define COMMON_SENTENCE_H
 #include "common/err.h"
+#include "common/visual_form.h"
 #include <cjson/cJSON.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -71,6 +73,9 @@ struct sentence_late {
     char *skipped[SENTENCE_MAX_WORDS];
     uint32_t n_skipped;
     bool skips_queries;
+    /* Documents are images of pages (common/visual_form.h); the prompt of one. Else NULL. */
+    const struct visual_form *visual;
+    char *page;
 };
 struct sentence {
     bool present;                    /* modules.json exists */
@@ -101,6 +106,11 @@ struct sentence {
     /* jina-reranker-v3 (arXiv 2509.25085): a query and its documents lie in one text, and the
      * vectors of the marks behind them are compared */
     bool listwise;
+    /* A reranker with a head of one logit behind each of its last layers (FlagEmbedding's
+     * LayerWiseMiniCPMForCausalLM): the number of layers before the first one; 0: no such.
+     * `one_head`: the same head behind all of them. */
+    uint32_t first_cut;
+    bool one_head;
     /* Of a classifier's labels: `problem_type` of config.json, as in transformers' pipelines. Of a
      * reranker's pairs: `activation_fn` of a CrossEncoder. */
     enum score_function labels, pairs;
@@ -135,9 +145,11 @@ static inline bool model_task_of_tokens(enum model_task t)
 }
 /* Detects the task for --task auto. An architecture ending in ForSequenceClassification is a
  * classifier, or a reranker if it has one label or asks; one in ForTokenClassification classifies
- * tokens; one in ForQuestionAnswering or ForQuestionAnsweringSimple answers. HF_ColBERT and
- * JinaForRanking give vectors of tokens. modules.json means embeddings, of tokens if its Dense
- * modules have no Pooling, or a reranker if LogitScore is there. Others generate (an encoder
- * without these files computes embeddings, see model_load()). `s` must be loaded from `dir`. */
+ * tokens; one in ForQuestionAnswering or ForQuestionAnsweringSimple answers. HF_ColBERT,
+ * JinaForRanking and the classes of common/visual_form.h give vectors of tokens;
+ * LayerWiseMiniCPMForCausalLM is a reranker. modules.json means
+ * embeddings, of tokens if its Dense modules have no Pooling, or a reranker if LogitScore is there.
+ * Others generate (an encoder without these files computes embeddings, see model_load()). `s` must
+ * be loaded from `dir`. */
 int model_task_of(const char *dir, const struct sentence *s, enum model_task *out, struct err *e);
 #endif

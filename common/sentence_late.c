@@ -116,6 +116,25 @@ static int read_stanford(struct sentence *s, const cJSON *j, struct err *e)
     return json_bool(j, "mask_punctuation", true) ? sentence_skip(s, NULL, e) : 0;
 }
 
+/* Prompts of page images, and of queries for them. */
+static int load_visual(struct sentence *s, const char *dir, struct err *e)
+{
+    const struct visual_form *v = s->late.visual;
+    cJSON *j = NULL;
+    if (!v)
+        return 0;
+    if (!v->page)
+        return err_set(e, ERR_VALIDATION,
+                       "%s/config.json: a model of the class %s is not supported", dir, v->class);
+    if (v->configured && sentence_read_json(dir, "processor_config.json", SMALL_JSON, &j, e))
+        return -1;
+    s->late.page = strdup(json_str(j, "visual_prompt_prefix", v->page));
+    const bool whole =
+        s->late.page && sentence_add_prompt(s, "query", json_str(j, "query_prefix", v->query));
+    cJSON_Delete(j);
+    return whole ? 0 : err_nomem(e);
+}
+
 int sentence_load_late(struct sentence *s, const char *dir, struct err *e)
 {
     static const struct {
@@ -133,5 +152,5 @@ int sentence_load_late(struct sentence *s, const char *dir, struct err *e)
         if (rc)
             return err_wrap(e, "%s/%s", dir, files[i].file);
     }
-    return 0;
+    return load_visual(s, dir, e);
 }

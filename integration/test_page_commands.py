@@ -65,7 +65,8 @@ def place(tmp_path_factory):
     shutil.copy(ROOT / "launcher/front/front.sh", at / "bin/headrace")
     (at / "models").symlink_to(ROOT / "models")
     (at / "build").symlink_to(at)  # build/bin
-    shutil.copy(data("vision/images") / "exif3_60x44.png", at / "cat.jpg")
+    for name in ("cat.jpg", "page.png"):
+        shutil.copy(data("vision/images") / "exif3_60x44.png", at / name)
     key = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=localhost"]
     subprocess.run([*key, "-keyout", "key.pem", "-out", "chain.pem"], cwd=at, check=True, capture_output=True)
     return at
@@ -89,6 +90,8 @@ def stands_for(place):
         "Qwen/Qwen2.5-VL-7B-Instruct": data("vision/qwen2_5_vl"),
         **dict.fromkeys(("google/siglip2-base-patch16-224", "google/siglip-base-patch16-224"), ROOT / "tests/data/siglip"),
         "lightonai/GTE-ModernColBERT-v1": ROOT / "tests/data/late/modern",
+        "BAAI/bge-reranker-v2-minicpm-layerwise": ROOT / "tests/data/layerwise",
+        "vidore/colqwen2-v1.0-hf": ROOT / "tests/data/pages/colqwen2",
         "jinaai/jina-reranker-v3": ROOT / "tests/data/listwise",
         "/path/to/model-Q4_K_M.gguf": place / "made/model.gguf",
         "/path/to/a": make_adapter(place / "made/a", 1),

@@ -26,7 +26,7 @@ enum device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 struct config {
     /* model */
     const char *model_id, *revision, *mmproj;
-    uint32_t dtype, activations, task, pooling, kv_cache_dtype, quantize, speculate;
+    uint32_t dtype, activations, task, pooling, cutoff_layer, kv_cache_dtype, quantize, speculate;
     bool trust_remote_code;
     const char *hub_cache, *weights_cache;
     struct flag_list lora_adapters;

@@ -209,7 +209,7 @@ void plan_other(const struct plan *base, const char *model_id, const char *uds_p
     cfg->model_id = model_id;
     cfg->revision = NULL;
     cfg->mmproj = NULL;
-    cfg->rope_scaling = cfg->task = cfg->pooling = 0;
+    cfg->rope_scaling = cfg->task = cfg->pooling = cfg->cutoff_layer = 0;
     cfg->rope_factor = 0;
     cfg->lora_adapters = (struct flag_list){0};
     cfg->max_runtime_adapters = 0;

@@ -35,6 +35,8 @@ static const struct flag flags[] = {
              "decoder supports all of them."},
     {.name = "pooling", .type = FLAG_ENUM, F(pooling), .def = "auto", .choices = sentence_pooling_choices, .env = "POOLING",
      .help = "Pooling of a model that embeds: cls, mean, last (last-token), splade, lexical (sparse vectors), colbert (vectors of tokens); auto: by its files."},
+    {.name = "cutoff-layer", .type = FLAG_U32, F(cutoff_layer), .def = "0",
+     .help = "Number of layers that a layerwise reranker computes, and behind which its score is; 0: all."},
     {.name = "uds-path", .type = FLAG_STR, F(uds_path), .def = "/tmp/text-generation-server", .env = "",
      .help = "Rank r listens on the Unix socket PATH-r. tcp://host:port listens on port + r instead."},
     {.name = "sharded", .type = FLAG_BOOL, F(sharded), .env = "",

@@ -33,7 +33,8 @@ static int open_images(struct image_input *in, const struct image_input_options 
                                             .timeout_ms = DECODE_MS};
     struct err why = ERR_INIT;
     const enum model_task task = model_info(o->model)->task;
-    if ((task != TASK_GENERATE && task != TASK_EMBED && task != TASK_RERANK) ||
+    if ((task != TASK_GENERATE && task != TASK_EMBED && task != TASK_RERANK &&
+         task != TASK_TOKEN_EMBED) ||
         vision_load(o->dir, o->tok, &in->vision, &why) || !in->vision ||
         !takes_images(task, in->vision) ||
         tower_load(o->dir, model_decoder(o->model), &in->tower, &why) || !in->tower ||

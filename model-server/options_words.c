@@ -26,4 +26,6 @@ void options_words(const struct serve_config *c, enum kv_dtype kv, struct option
         add(out, " --rope-scaling %.60s --rope-factor %g", c->rope_scaling, c->rope_factor);
     if (c->pooling) /* otherwise the files say it */
         add(out, " --pooling %s", sentence_pooling_choices[c->pooling]);
+    if (c->cutoff_layer)
+        add(out, " --cutoff-layer %u", c->cutoff_layer);
 }

@@ -19,7 +19,7 @@ struct serve_config {
         max_total_tokens, speculate;
     uint32_t startup_fd, watchdog_s, stall_s, heartbeat_fd;
     uint32_t rank, world, nnodes, master_port, rendezvous_s, max_prefill_tokens, max_batch_size;
-    uint32_t runtime_adapters, task, pooling, stages;
+    uint32_t runtime_adapters, task, pooling, cutoff_layer, stages;
     enum quant quant; /* what `quantize` says */
     double rope_factor, row_cost, memory_fraction, adapter_fraction, kv_memory, swap_gib,
         constraint_gib, packed_size, watermark_gamma, watermark_delta;

@@ -142,8 +142,8 @@ static void open_packed(struct shard *s, const struct serve_config *c)
         return;
     }
     snprintf(words, sizeof(words),
-             "dtype %u quantize %s activations %u task %u pooling %u drafts %d %s", c->dtype,
-             quant_name(c->quant), c->activations, c->task, c->pooling, drafts,
+             "dtype %u quantize %s activations %u task %u pooling %u cut %u drafts %d %s", c->dtype,
+             quant_name(c->quant), c->activations, c->task, c->pooling, c->cutoff_layer, drafts,
              rank_words(c, rank));
     const struct packed_options o = {.dir = c->packed_cache,
                                      .most_bytes = (uint64_t)(c->packed_size * (double)(1 << 30)),
@@ -186,6 +186,7 @@ static int open_model(struct shard *s, const struct serve_config *c, struct err 
                                   c->draft_heads && *c->draft_heads ? c->draft_heads : NULL,
                               .task = (enum model_task)c->task,
                               .pooling = c->pooling,
+                              .cutoff_layer = c->cutoff_layer,
                               .id_of = id_of,
                               .vocabulary = s->tok,
                               .measure = c->dry_run,

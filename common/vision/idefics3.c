@@ -1,5 +1,5 @@
-/* Idefics 3 and SmolVLM: resized to a fixed longer side and cut into square tiles, followed by the
- * whole image. */
+/* Idefics 3, SmolVLM and ModernVBERT: resized to a fixed longer side and cut into square tiles,
+ * followed by the whole image. */
 #include "common/vision/settings.h"
 #include <math.h>
 #include <string.h>
@@ -22,28 +22,36 @@ static void load_video(struct vision *v, struct vision_settings *s,
     vision_take_frames(s, v, v->token, v->marker, "<video>");
 }
 
+/* What a model's files may leave to its class. */
+static const struct kind {
+    const char *name, *factor; /* the key of `merge` */
+    uint32_t patch, side, merge, token;
+} kinds[] = {{"idefics3", "scale_factor", 14, 364, 2, 128257},
+             {"smolvlm", "scale_factor", 16, 512, 4, 49190},
+             {"modernvbert", "pixel_shuffle_factor", 16, 224, 4, 50407}};
+
 static void load(struct vision *v, struct vision_settings *s)
 {
     struct vision_idefics3 *f = &v->idefics3;
-    const bool smol = strcmp(v->name, "smolvlm") == 0;
+    const struct kind *k = &kinds[0];
+    while (strcmp(v->name, k->name) != 0)
+        k++;
     const struct vision_section max = vision_inside(&s->pixels, "max_image_size");
-    const struct vision_pixel_defaults d = {VISION_LANCZOS, vision_half, vision_half,
-                                            smol ? 16 : 14};
+    const struct vision_pixel_defaults d = {VISION_LANCZOS, vision_half, vision_half, k->patch};
     vision_read_format(s, &v->format, &d);
-    const uint32_t of_tower = vision_side(s, &s->tower, "image_size", smol ? 512 : 364);
+    const uint32_t of_tower = vision_side(s, &s->tower, "image_size", k->side);
     f->tile = vision_u32(s, &max, "longest_edge", of_tower, 1, VISION_MAX_SETTING);
     f->longest = vision_edge(s, "longest_edge", 4 * f->tile, 1);
     f->split = vision_flag(&s->pixels, "do_image_splitting", true);
-    v->format.merge = vision_u32(s, &s->config, "scale_factor", smol ? 4 : 2, 1, 16);
+    v->format.merge = vision_u32(s, &s->config, k->factor, k->merge, 1, 16);
     if (f->tile != of_tower || f->tile % (v->format.patch * v->format.merge))
-        vision_settings_fail(s,
-                             "%s: max_image_size, image_size, patch_size and scale_factor disagree",
-                             s->pixels.name);
+        vision_settings_fail(s, "%s: max_image_size, image_size, patch_size and %s disagree",
+                             s->pixels.name, k->factor);
     const uint32_t side = f->tile / (v->format.patch * v->format.merge);
     f->tile_tokens = side * side;
-    v->token = vision_read_token(s, "image_token_id", "<image>", smol ? 49190 : 128257, v->marker);
+    v->token = vision_read_token(s, "image_token_id", "<image>", k->token, v->marker);
     vision_need_token(s, "<fake_token_around_image>");
-    if (smol)
+    if (strcmp(k->name, "smolvlm") == 0)
         load_video(v, s, &d);
 }
 
@@ -186,7 +194,7 @@ static void expand_video(const struct vision *v, const struct vision_plan *p, st
     buf_str(out, "\n\n");
 }
 
-const struct vision_family vision_idefics3 = {.types = {"idefics3", "smolvlm"},
+const struct vision_family vision_idefics3 = {.types = {"idefics3", "smolvlm", "modernvbert"},
                                               .load = load,
                                               .plan = plan,
                                               .plan_video = plan_video,

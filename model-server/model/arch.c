@@ -158,6 +158,7 @@ int arch_configure_encoder(const char *path, const struct arch **arch, struct de
 /* Prefixes of the text model in vision files. */
 static const char *const text_prefixes[] = {"model.language_model.model.",
                                             "model.model.language_model.model.",
+                                            "model.model.language_model.",
                                             "model.language_model.",
                                             "language_model.model.",
                                             "model.text_model.",

@@ -39,6 +39,7 @@ struct model_options {
      * sequences. */
     enum model_task task;
     uint32_t pooling; /* of TASK_EMBED: an index of sentence_pooling_choices; 0: by the files */
+    uint32_t cutoff_layer; /* of a layerwise reranker: layers that are used; 0: all */
     /* TASK_RERANK of a decoder without a classifier: the id of a token that answers; -1: none. */
     int64_t (*id_of)(const void *vocabulary, const char *token);
     const void *vocabulary;

@@ -48,6 +48,39 @@ static int fill_queries(struct model *m, struct err *e)
     return 0;
 }
 
+/* Queries of PaliGemma are a prefix, as its prompts with images are. */
+static int see_both_ways(struct model *m, struct err *e)
+{
+    struct decoder_spec *s = &m->d.spec;
+    const struct visual_form *v = m->sentence.late.visual;
+    if (m->info.task != TASK_TOKEN_EMBED || !v || !v->both_ways)
+        return 0;
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        if (s->layers[i].window)
+            return err_set(e, ERR_VALIDATION, "%s of a %s model, which has windows", v->class,
+                           m->info.type);
+    s->both_ways = s->no_head = true;
+    return 0;
+}
+
+/* A layerwise reranker's layers behind its head are not loaded. */
+static int cut_layers(struct model *m, const struct model_options *o, struct err *e)
+{
+    struct decoder_spec *s = &m->d.spec;
+    const uint32_t first = m->sentence.first_cut, cut = o->cutoff_layer;
+    if (!cut)
+        return 0;
+    if (!first || m->info.task != TASK_RERANK)
+        return err_set(e, ERR_VALIDATION,
+                       "--cutoff-layer %u: this %s model is no layerwise reranker", cut,
+                       m->info.type);
+    if (cut < first || cut > s->n_layers)
+        return err_set(e, ERR_VALIDATION, "--cutoff-layer %u: this model has scores of %u to %u",
+                       cut, first, s->n_layers);
+    s->n_layers = cut;
+    return 0;
+}
+
 int model_choose_task(struct model *m, const char *dir, const struct model_options *o,
                       struct err *e)
 {
@@ -75,5 +108,7 @@ int model_choose_task(struct model *m, const char *dir, const struct model_optio
                        m->info.type);
     m->info.task = task;
     m->d.encodes = task != TASK_GENERATE;
-    return fill_queries(m, e) ? -1 : choose_pooling(m, o, e);
+    return cut_layers(m, o, e) || fill_queries(m, e) || see_both_ways(m, e)
+               ? -1
+               : choose_pooling(m, o, e);
 }

@@ -63,7 +63,7 @@ struct text_head_options {
     const struct checkpoint *c; /* NULL with dir */
     const struct arch *arch;
     enum model_task task;
-    uint32_t hidden, vocab;
+    uint32_t hidden, vocab, n_layers;
     bool both_ways; /* bidirectional; else only the last token has seen all others */
     /* TASK_RERANK of a decoder without a score: ids of these tokens, UINT32_MAX: not in the
      * vocabulary; yes_alone: there is no second one */

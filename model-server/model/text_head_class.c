@@ -235,12 +235,27 @@ static cJSON *read_config(const struct text_head_options *o, struct err *e)
     return model_file_json(path, CONFIG_BYTES, e);
 }
 
+/* The head behind the last layer of a layerwise reranker. */
+static int cut_head(struct text_head *h, const struct text_head_options *o, const cJSON *config,
+                    struct err *e)
+{
+    const struct sentence *s = o->sentence;
+    char name[TENSOR_NAME_CAP] = "lm_head.linear_head";
+    if (o->n_layers < s->first_cut)
+        return err_set(e, ERR_VALIDATION, "%s: `start_layer` is behind its last layer", o->dir);
+    if (!s->one_head)
+        snprintf(name, sizeof(name), "lm_head.%u.linear_head", o->n_layers - s->first_cut);
+    h->pooling = POOL_LAST;
+    return head_add_stage(h, o->c, name, HEAD_PLAIN, e) || read_labels(h, config, e) ? -1 : 0;
+}
+
 int head_classifier(struct text_head *h, const struct text_head_options *o, struct err *e)
 {
     if (!o->c)
         return err_set(e, ERR_VALIDATION, "a classifier needs a checkpoint");
     cJSON *config = read_config(o, e);
-    const int rc = config ? classifier(h, o, config, e) : -1;
+    const bool cut = o->sentence->first_cut && o->task == TASK_RERANK;
+    const int rc = !config ? -1 : cut ? cut_head(h, o, config, e) : classifier(h, o, config, e);
     cJSON_Delete(config);
     return rc;
 }

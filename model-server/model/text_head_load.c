@@ -221,6 +221,8 @@ static int token_stages(struct text_head *h, const struct text_head_options *o, 
                        head_add_stage(h, c, "projector.2", HEAD_PLAIN, e)
                    ? -1
                    : 0;
+    if (s->late.visual)
+        return head_add_stage(h, c, s->late.visual->matrix, HEAD_PLAIN, e);
     if (h->task == TASK_TOKEN_EMBED)
         return s->n_dense ? 0 : head_add_stage(h, c, "linear", HEAD_PLAIN, e);
     return head_token_labels(h, o, e);

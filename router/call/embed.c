@@ -164,6 +164,13 @@ static const char *adapter_of(struct call *c, const struct texts_ask *q)
     return edge_adapter(c->edge, body_model(c->body.p, c->body.len, &c->arena));
 }
 
+static bool is_pair(const struct text_input *in)
+{
+    return in->second || in->first_shown || in->second_shown;
+}
+
+static bool is_ids(const struct text_input *in) { return !in->text && !in->first_shown; }
+
 static int encode_all(struct call *c, const struct texts_ask *q, struct embed_text *out,
                       struct err *e)
 {
@@ -184,10 +191,10 @@ static int encode_all(struct call *c, const struct texts_ask *q, struct embed_te
         struct embed_text *to = &out[x.index];
         if (in->shown     ? embed_shown(&x, in, prompt, to)
             : in->list    ? embed_list(&x, in->list, to)
-            : !in->text   ? take_ids(&x, in, to)
+            : is_ids(in)  ? take_ids(&x, in, to)
             : in->late    ? embed_late(&x, in, to)
-            : !in->second ? encode_text(&x, in, prompt, to)
-                          : embed_pair(&x, in, to))
+            : is_pair(in) ? embed_pair(&x, in, to)
+                          : encode_text(&x, in, prompt, to))
             return -1;
         if (to->n == 0)
             return err_set(e, ERR_EMPTY, "`inputs` cannot be empty");

@@ -26,7 +26,11 @@ struct text_input {
     enum text_late late;          /* of a text: its prompt is not that of `prompt_name` */
     const struct text_list *list; /* documents of a query: nothing else is set; or NULL */
     const struct ask *shown;      /* the prompt with images: nothing else is set; or NULL */
+    /* of a pair: a query or a document with images, instead of `text` or `second`; or NULL */
+    const struct ask *first_shown, *second_shown;
 };
+/* The pair of a query and a document, each a text or a prompt with images. */
+struct text_input text_pair(const struct text_input *query, const struct text_input *document);
 struct texts_ask {
     const struct text_input *in;
     uint32_t n;

@@ -47,9 +47,21 @@ static bool join(struct call *c, const struct shown_part *parts, uint32_t n, con
     return q->inputs != NULL;
 }
 
+/* A document that is the image of a page has a prompt of the model's own. */
+static bool is_page(const struct call *c, const struct shown_part *parts, uint32_t n)
+{
+    return c->edge->sentence.late.visual && n == 1 && !parts[0].text;
+}
+
 bool texts_show(struct call *c, struct body *b, const char *key, const struct shown_part *parts,
                 uint32_t n, struct text_input *out)
 {
+    const struct shown_part page[] = {parts[0], {.text = c->edge->sentence.late.page}};
+    if (is_page(c, parts, n))
+        parts = page, n = 2;
+    else if (c->edge->sentence.late.visual && (n != 1 || !parts[0].text))
+        body_fail(b, body_root(b), key,
+                  "`%s`: this model embeds a text or one image, not both together", key);
     const struct vision *v = edge_media(c->edge).vision;
     struct ask *q = ARENA_NEW(&c->arena, struct ask, 1);
     struct ask_image *images = ARENA_NEW(&c->arena, struct ask_image, n + (size_t)1);
@@ -84,6 +96,17 @@ bool texts_show(struct call *c, struct body *b, const char *key, const struct sh
 
 /* ---------------------------------------------------------------- JSON */
 
+/* A part of the types `text` and `image_url`. False: the body was failed. */
+static bool read_part(struct body *b, const char *key, const cJSON *item, struct shown_part *out)
+{
+    const char *text =
+        strcmp(json_str(item, "type", "text"), "text") == 0 ? json_str(item, "text", NULL) : NULL;
+    *out = (struct shown_part){text, text ? NULL : picture_url(item)};
+    if (!out->text && !out->url)
+        body_fail(b, body_root(b), key, "a part of `content` must be a `text` or an `image_url`");
+    return !b->failed;
+}
+
 bool texts_content(struct call *c, struct body *b, const char *key, const cJSON *content,
                    struct text_input *out)
 {
@@ -99,16 +122,8 @@ bool texts_content(struct call *c, struct body *b, const char *key, const cJSON 
     else if (!n || n > MOST_PARTS)
         body_fail(b, body_root(b), key, "`content` must be a text or a list of up to %d parts",
                   MOST_PARTS);
-    for (item = json_first(content); item && !b->failed; item = item->next) {
-        const char *text = strcmp(json_str(item, "type", "text"), "text") == 0
-                               ? json_str(item, "text", NULL)
-                               : NULL;
-        const char *url = text ? NULL : picture_url(item);
-        if (!text && !url)
-            body_fail(b, body_root(b), key,
-                      "a part of `content` must be a `text` or an `image_url`");
-        *p++ = (struct shown_part){text, url};
-    }
+    for (item = json_first(content); item && !b->failed; item = item->next)
+        read_part(b, key, item, p++);
     return !b->failed && texts_show(c, b, key, parts, (uint32_t)(p - parts), out);
 }
 
@@ -171,4 +186,44 @@ const struct text_input *body_texts_or_images(struct call *c, struct body *b, st
             return NULL;
     }
     return in;
+}
+
+/* The parts of `content`, each of which is a document. */
+static const struct text_input *each_part(struct call *c, struct body *b, const char *key,
+                                          const cJSON *content, uint32_t *n)
+{
+    const int count = cJSON_IsArray(content) ? cJSON_GetArraySize(content) : 0;
+    struct text_input *in = ARENA_NEW(&c->arena, struct text_input, (size_t)count + 1);
+    const cJSON *item;
+    struct shown_part part;
+    if (!in)
+        body_nomem(b, body_root(b), key);
+    else if (!count)
+        body_empty(b, key);
+    for (item = json_first(content); item && !b->failed; item = item->next)
+        if (read_part(b, key, item, &part))
+            texts_show(c, b, key, &part, 1, &in[(*n)++]);
+    return b->failed ? NULL : in;
+}
+
+static bool any_shown(const cJSON *list)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (json_get(item, "image") || json_get(item, "content"))
+            return true;
+    }
+    return false;
+}
+
+const struct text_input *body_documents_or_images(struct call *c, struct body *b, struct object o,
+                                                  const char *key, uint32_t *n)
+{
+    const cJSON *v = json_get(o.json, key);
+    *n = 0;
+    if (cJSON_IsObject(v))
+        return each_part(c, b, key, json_get(v, "content"), n);
+    return cJSON_IsArray(v) && any_shown(v) ? body_texts_or_images(c, b, o, key, n)
+                                            : body_documents(b, o, key, n);
 }

@@ -16,6 +16,10 @@ bool texts_show(struct call *c, struct body *b, const char *key, const struct sh
  * False: the body was failed. */
 bool texts_content(struct call *c, struct body *b, const char *key, const cJSON *content,
                    struct text_input *out);
+/* As body_documents(). Items of a list may also be objects with `image` or `content`; in place of a
+ * list an object with `content` has a part for each document (vLLM). */
+const struct text_input *body_documents_or_images(struct call *c, struct body *b, struct object o,
+                                                  const char *key, uint32_t *n);
 /* As body_texts(). Items of a list may also be objects with `text`, `image` or both (Jina), or with
  * `content` (texts_content()). */
 const struct text_input *body_texts_or_images(struct call *c, struct body *b, struct object o,

@@ -55,6 +55,32 @@ static int fill(const struct encoding *x, struct embed_text *t)
                       "token that fills queries");
 }
 
+/* A text of a model whose documents are images: a query with its fillers, or a document as it is.
+ */
+static int visual(const struct encoding *x, const char *prompt, const struct text_input *in,
+                  struct embed_text *out)
+{
+    const struct visual_form *v = x->c->edge->sentence.late.visual;
+    const struct tokenizer *t = x->c->edge->tokenizer;
+    const char *pad = tokenizer_special(t, "pad_token"), *bos = tokenizer_special(t, "bos_token");
+    const char *filler = v->filler ? v->filler : pad;
+    struct tok_part a;
+    struct buf b = BUF_INIT;
+    buf_fmt(&b, "%s%s", v->bare && bos ? bos : "", prompt);
+    buf_add(&b, in->text, in->n);
+    for (int i = 0; in->late == LATE_QUERY && i < VISUAL_FILLERS; i++)
+        buf_str(&b, filler ? filler : "");
+    buf_str(&b, in->late == LATE_QUERY ? v->end : "");
+    const int rc = b.oom ? err_nomem(x->e) : embed_ids(x, b.p ? b.p : "", b.len, 0, &a);
+    buf_free(&b);
+    if (rc || !v->bare)
+        return rc ? rc : embed_frame(x, &a, NULL, out);
+    if (embed_fit(x, &a, NULL, 0))
+        return -1;
+    *out = (struct embed_text){.ids = a.id, .n = a.n};
+    return 0;
+}
+
 int embed_late(const struct encoding *x, const struct text_input *in, struct embed_text *out)
 {
     const struct sentence *s = &x->c->edge->sentence;
@@ -64,6 +90,8 @@ int embed_late(const struct encoding *x, const struct text_input *in, struct emb
     struct texts_ask cut = *x->q;
     struct encoding own = *x;
     struct tok_part a;
+    if (s->late.visual)
+        return visual(x, prompt ? prompt : "", in, out);
     own.q = &cut;
     if (most && (!own.most || most < own.most)) {
         own.most = most;

@@ -2,6 +2,7 @@
 #include "common/pair_form.h"
 #include "router/call/embed_impl.h"
 #include "router/chat/chat.h"
+#include "router/media/media.h"
 #include <assert.h>
 #include <string.h>
 
@@ -93,7 +94,8 @@ static int rendered(const struct encoding *x, const char *query, const char *doc
     const struct edge *g = x->c->edge;
     const char *task = x->q->instruction ? x->q->instruction : sentence_prompt(&g->sentence, NULL);
     struct buf b = BUF_INIT;
-    int rc = chat_pair(g->chat, task, query, document, g->sentence.opens_answer, &b, x->e);
+    int rc = chat_pair(g->chat, task, &(struct chat_pair_text){query, document, NULL},
+                       g->sentence.opens_answer, &b, x->e);
     if (rc == 0)
         rc = b.oom ? err_nomem(x->e)
                    : embed_ids(x, b.p ? b.p : "", b.len, chat_guard(g->chat)->n ? TOK_GUARDED : 0,
@@ -129,11 +131,99 @@ static int by_template(const struct encoding *x, const struct text_input *in,
     return join(x, &p, out);
 }
 
-int embed_pair(const struct encoding *x, const struct text_input *in, struct embed_text *out)
+/* ---------------------------------------------------------------- images */
+
+struct text_input text_pair(const struct text_input *query, const struct text_input *document)
+{
+    struct text_input pair = *query;
+    pair.first_shown = query->shown;
+    pair.second_shown = document->shown;
+    pair.second = document->text;
+    pair.n_second = document->n;
+    pair.shown = NULL;
+    return pair;
+}
+
+/* The whole form as one text. */
+static int in_one(const struct encoding *x, const struct pair_form *f, const struct text_input *in,
+                  struct buf *out)
+{
+    const char *bos = tokenizer_special(x->c->edge->tokenizer, "bos_token");
+    for (const char *text = f->text; *text; text++)
+        if (*text == *PAIR_BOS)
+            buf_str(out, bos ? bos : "");
+        else if (*text != *PAIR_PART)
+            fill_in(x, f, *text, in, out);
+    return out->oom ? err_nomem(x->e) : 0;
+}
+
+/* Images of the query, and those of the document behind them. */
+static int join_images(const struct encoding *x, const struct text_input *in, struct ask *q)
+{
+    const struct ask *const halves[] = {in->first_shown, in->second_shown};
+    const uint32_t n =
+        (halves[0] ? halves[0]->n_images : 0) + (halves[1] ? halves[1]->n_images : 0);
+    struct ask_image *v = ARENA_NEW(&x->c->arena, struct ask_image, n + (size_t)1);
+    if (!v)
+        return err_nomem(x->e);
+    q->images = v;
+    for (int i = 0; i < 2; i++)
+        for (uint32_t k = 0; halves[i] && k < halves[i]->n_images; k++)
+            v[q->n_images++] = halves[i]->images[k];
+    return 0;
+}
+
+/* The text of a pair, with markers of its images. A template writes them itself. */
+static int with_markers(const struct encoding *x, const struct pair_form *f,
+                        const struct text_input *in, struct buf *out)
+{
+    const struct edge *g = x->c->edge;
+    const char *task = x->q->instruction ? x->q->instruction : sentence_prompt(&g->sentence, NULL);
+    const struct vision *v = edge_media(g).vision;
+    const struct chat_pair_text pair = {in->text, in->second, vision_marker_around(v)};
+    if (!chat_pairs(g->chat))
+        return in_one(x, f, in, out);
+    return chat_pair(g->chat, task, &pair, g->sentence.opens_answer, out, x->e);
+}
+
+static int with_images(struct encoding *x, const struct pair_form *f, const struct text_input *in,
+                       struct embed_text *out)
+{
+    struct ask q = {.style = ASK_OPENAI};
+    struct text_input pair = *in;
+    struct buf b = BUF_INIT;
+    if (in->first_shown)
+        pair.text = in->first_shown->inputs, pair.n = in->first_shown->n_inputs;
+    if (in->second_shown)
+        pair.second = in->second_shown->inputs, pair.n_second = in->second_shown->n_inputs;
+    buf_reserve(&b, 0);
+    int rc = join_images(x, in, &q) || with_markers(x, f, &pair, &b) ? -1 : 0;
+    q.inputs = rc == 0 && !b.oom ? arena_strdup(&x->c->arena, b.p, b.len) : NULL;
+    q.n_inputs = b.len;
+    buf_free(&b);
+    if (rc)
+        return -1;
+    if (!q.inputs)
+        return err_nomem(x->e);
+    if (chat_pairs(x->c->edge->chat) && chat_guard(x->c->edge->chat)->n) {
+        q.guarded = q.inputs;
+        q.n_guarded = q.n_inputs;
+    }
+    return embed_shown(x, &(struct text_input){.shown = &q}, NULL, out);
+}
+
+int embed_pair(struct encoding *x, const struct text_input *in, struct embed_text *out)
 {
     const struct infer_limits *l = edge_limits(x->c->edge);
-    if (chat_pairs(x->c->edge->chat))
-        return by_template(x, in, out);
-    const struct pair_form *f = pair_form_of(l->family, !l->pairs_as_text);
-    return f ? in_form(x, f, in, out) : embed_segments(x, in, out);
+    const char *family = x->c->edge->sentence.first_cut ? PAIR_LAYERWISE : l->family;
+    const struct pair_form *f = pair_form_of(family, !l->pairs_as_text);
+    const bool rendered = chat_pairs(x->c->edge->chat);
+    if ((in->first_shown || in->second_shown) && (rendered || f))
+        return with_images(x, f, in, out);
+    if (in->first_shown || in->second_shown)
+        return err_set(x->e, ERR_VALIDATION,
+                       "Input validation error: this model compares texts, and no images");
+    return rendered ? by_template(x, in, out)
+           : f      ? in_form(x, f, in, out)
+                    : embed_segments(x, in, out);
 }

@@ -7,8 +7,12 @@
 static int check_count(const struct encoding *x, const struct media_rules *rules)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < x->q->n; i++)
-        n += x->q->in[i].shown ? x->q->in[i].shown->n_images : 0;
+    for (uint32_t i = 0; i < x->q->n; i++) {
+        const struct text_input *in = &x->q->in[i];
+        const struct ask *const shown[] = {in->shown, in->first_shown, in->second_shown};
+        for (int k = 0; k < 3; k++)
+            n += shown[k] ? shown[k]->n_images : 0;
+    }
     return n <= rules->max_images
                ? 0
                : err_set(x->e, ERR_VALIDATION,

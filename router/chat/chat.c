@@ -499,12 +499,45 @@ static void learn_parts(const struct chat *c, struct chat_entry *t)
 
 bool chat_pairs(const struct chat *c) { return c->plain.pairs; }
 
-int chat_pair(const struct chat *c, const char *task, const char *query, const char *document,
-              bool opens, struct buf *out, struct err *e)
+static bool add_part(cJSON *parts, cJSON *part)
+{
+    if (part && cJSON_AddItemToArray(parts, part))
+        return true;
+    cJSON_Delete(part);
+    return false;
+}
+
+/* The content of a message: the text, with images in place of markers. */
+static bool show_marks(cJSON *message, const char *text, const char *marker)
+{
+    cJSON *parts = cJSON_CreateArray();
+    bool ok = parts != NULL;
+    for (const char *mark; ok && (mark = strstr(text, marker)); text = mark + strlen(marker)) {
+        char *before = strndup(text, (size_t)(mark - text));
+        ok = before && (!*before || add_part(parts, picture_text_part(before))) &&
+             add_part(parts, picture_part("", NULL));
+        free(before);
+    }
+    if (ok && (!*text || add_part(parts, picture_text_part(text))) &&
+        json_put(message, "content", parts))
+        return true;
+    cJSON_Delete(parts);
+    return false;
+}
+
+static bool add_half(cJSON *list, const char *role, const char *text, const char *marker)
+{
+    cJSON *m = message_add(list, role, text);
+    return m && (!marker || !strstr(text, marker) || show_marks(m, text, marker));
+}
+
+int chat_pair(const struct chat *c, const char *task, const struct chat_pair_text *pair, bool opens,
+              struct buf *out, struct err *e)
 {
     cJSON *list = cJSON_CreateArray();
     const bool made = (!task || message_add(list, "system", task)) &&
-                      message_add(list, "query", query) && message_add(list, "document", document);
+                      add_half(list, "query", pair->query, pair->marker) &&
+                      add_half(list, "document", pair->document, pair->marker);
     const enum chat_ending ending = opens ? CHAT_ANSWER : CHAT_NOTHING;
     int rc = made ? chat_prompt(c, list, NULL, NULL, NULL, ending, out, e) : err_nomem(e);
     cJSON_Delete(list);

@@ -68,10 +68,14 @@ int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
 /* True if the template writes a pair of texts for a reranker: messages of the roles `query` and
  * `document` (vLLM's score templates, sentence-transformers since version 5.4). */
 bool chat_pairs(const struct chat *c);
-/* Renders such a pair behind `task`, an instruction in a system message; NULL: none. `opens`: with
+/* Renders such a pair behind `task`, an instruction in a system message; NULL: none. `marker`: each
+ * of it in a text stands for an image, which the template writes; NULL: none does. `opens`: with
  * the start of an answer. Otherwise as chat_prompt(). */
-int chat_pair(const struct chat *c, const char *task, const char *query, const char *document,
-              bool opens, struct buf *out, struct err *e);
+struct chat_pair_text {
+    const char *query, *document, *marker;
+};
+int chat_pair(const struct chat *c, const char *task, const struct chat_pair_text *pair, bool opens,
+              struct buf *out, struct err *e);
 
 /* The fault of the messages (a static string), or NULL; *index is set to the message.
  * `takes_images`: the model takes images. Opens the files in the messages: parts.h. */

@@ -1,8 +1,8 @@
 /* Towers of SigLIP (arXiv 2303.15343): Gemma 3 (2503.19786), PaliGemma
- * (2407.07726), Idefics 3 (2408.12637) and SmolVLM, LLaVA-OneVision (2408.03326), Aya Vision
- * (2505.08751), Command A Vision, Janus (2410.13848), DeepSeek-VL (2403.05525), PaddleOCR-VL
- * (2510.14528), VideoLLaMA 3 (2501.13106); and of SigLIP 2 (2502.14786): LFM2-VL (2511.23404),
- * Cosmos 3 Edge. */
+ * (2407.07726), Idefics 3 (2408.12637), SmolVLM and ModernVBERT (2510.01149), LLaVA-OneVision
+ * (2408.03326), Aya Vision (2505.08751), Command A Vision, Janus (2410.13848), DeepSeek-VL
+ * (2403.05525), PaddleOCR-VL (2510.14528), VideoLLaMA 3 (2501.13106); and of SigLIP 2 (2502.14786):
+ * LFM2-VL (2511.23404), Cosmos 3 Edge. */
 #include "model-server/encoder/family.h"
 #include <string.h>
 
@@ -35,17 +35,29 @@ static void configure_gemma3(struct config *c, struct encoder_spec *s)
                                     .n_linears = 1};
 }
 
-static void configure_idefics3(struct config *c, struct encoder_spec *s)
+/* `key` of config.json has how many patches of a side are one row of the text model. */
+static void configure_shuffled(struct config *c, struct encoder_spec *s, uint32_t image_size,
+                               const char *key, uint32_t factor_or)
 {
-    siglip(c, s, 364);
-    const double factor = json_num(c->file, "scale_factor", 2);
+    siglip(c, s, image_size);
+    const double factor = json_num(c->file, key, factor_or);
     if (!(factor >= 1 && factor <= 16) || s->side % (uint32_t)factor) {
-        config_fail(c, "`scale_factor` does not divide %u patches", s->side);
+        config_fail(c, "`%s` does not divide %u patches", key, s->side);
         return;
     }
     s->cell = (uint32_t)factor;
     s->project = (struct encoder_projection){
         .join = s->cell * s->cell, .linear = {{W_PROJECT_OUT, s->width}}, .n_linears = 1};
+}
+
+static void configure_idefics3(struct config *c, struct encoder_spec *s)
+{
+    configure_shuffled(c, s, 364, "scale_factor", 2);
+}
+
+static void configure_modernvbert(struct config *c, struct encoder_spec *s)
+{
+    configure_shuffled(c, s, 224, "pixel_shuffle_factor", 4);
 }
 
 static void configure_paligemma(struct config *c, struct encoder_spec *s)
@@ -263,11 +275,18 @@ const struct encoder_family family_idefics3 = {
               .prefix = "model."},
     .configure = configure_idefics3,
 };
+const struct encoder_family family_modernvbert = {
+    .types = (const char *const[]){"modernvbert", NULL},
+    .names = {.names = {NAMES_SIGLIP("model.vision_model.vision_model.", "model.vision_model."),
+                        [W_PROJECT_OUT] = "model.connector.modality_projection"},
+              .prefix = "model."},
+    .configure = configure_modernvbert,
+};
 const struct encoder_family family_paligemma = {
     .types = (const char *const[]){"paligemma", NULL},
     .names = {.names = {NAMES_SIGLIP("model.vision_tower.vision_model.", "model.vision_tower."),
                         [W_PROJECT_OUT] = "model.multi_modal_projector.linear"},
-              .prefix = "model."},
+              .prefix = "model.|model.model."},
     .configure = configure_paligemma,
 };
 

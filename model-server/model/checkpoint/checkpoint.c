@@ -66,6 +66,17 @@ static int open_index(struct checkpoint *c, const char *file, struct err *e)
     return rc;
 }
 
+/* The model below a retriever's projection (ColPali) in files of transformers. */
+static const char *find_outer(const struct checkpoint *c)
+{
+    static const char vlm[] = "vlm.";
+    for (uint32_t f = 0; f < c->n_files; f++)
+        for (uint32_t i = 0; i < c->files[f].n; i++)
+            if (strncmp(c->files[f].tensors[i].name, vlm, sizeof(vlm) - 1) == 0)
+                return vlm;
+    return "";
+}
+
 static int open_folder(struct checkpoint *c, struct err *e)
 {
     for (int i = 0; i < SPELLINGS; i++) {
@@ -96,6 +107,8 @@ static int open_either(struct checkpoint *c, const char *dir, const struct arch 
         rc = open_folder(c, e);
     if (rc)
         checkpoint_close(c);
+    else
+        c->outer = find_outer(c);
     return rc;
 }
 
@@ -121,7 +134,7 @@ void checkpoint_close(struct checkpoint *c)
     *c = (struct checkpoint){0};
 }
 
-const struct tensor *checkpoint_find(const struct checkpoint *c, const char *name)
+static const struct tensor *find_named(const struct checkpoint *c, const char *name)
 {
     for (uint32_t i = 0; i < c->n_files; i++) {
         const struct tensor *t = tensor_file_find(&c->files[i], name);
@@ -131,6 +144,16 @@ const struct tensor *checkpoint_find(const struct checkpoint *c, const char *nam
         }
     }
     return gguf_weights_find(&c->gguf, name);
+}
+
+const struct tensor *checkpoint_find(const struct checkpoint *c, const char *name)
+{
+    char whole[TENSOR_NAME_CAP];
+    const struct tensor *t = find_named(c, name);
+    if (t || !c->outer || !*c->outer)
+        return t;
+    snprintf(whole, sizeof(whole), "%s%s", c->outer, name);
+    return find_named(c, whole);
 }
 
 int checkpoint_missing(const struct checkpoint *c, const char *name, struct err *e)

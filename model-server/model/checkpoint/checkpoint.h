@@ -17,6 +17,7 @@ struct checkpoint {
     uint32_t n_files;
     uint64_t bytes; /* of all files */
     struct gguf_weights gguf;
+    const char *outer; /* before all names of a model that is inside another one; else "" */
 };
 
 /* `a` defines the names of a GGUF file's tensors; NULL is allowed for a folder. Errors are one
@@ -27,7 +28,8 @@ int checkpoint_open(struct checkpoint *c, const char *dir, const struct arch *a,
 int checkpoint_open_tower(struct checkpoint *c, const char *dir, const struct arch *a,
                           struct err *e);
 void checkpoint_close(struct checkpoint *c);
-/* Returns the tensor or NULL. Records that it was found (unused.h): one thread. */
+/* Returns the tensor of this name, or of `outer` and this name; or NULL. Records that it was found
+ * (unused.h): one thread. */
 const struct tensor *checkpoint_find(const struct checkpoint *c, const char *name);
 /* The same with any of the family's spellings: arch_name_in_file(). */
 const struct tensor *checkpoint_find_weight(const struct checkpoint *c, const struct arch *a,

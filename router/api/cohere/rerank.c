@@ -1,5 +1,6 @@
 #include "router/api/cohere/rerank.h"
 #include "common/json/json.h"
+#include "router/call/embed_images.h"
 #include <string.h>
 
 enum { MOST_DOCUMENTS = 10000 };
@@ -13,15 +14,24 @@ struct reranking {
     bool voyage;  /* the results are `data`, whose documents are texts */
 };
 
+/* An image is an object in either form. */
+static void document(struct buf *out, const struct reranking *q, const struct text_input *d)
+{
+    const bool bare = q->voyage && !d->shown;
+    buf_fmt(out, ",\"document\":%s", bare ? "" : d->shown ? "{\"image\":" : "{\"text\":");
+    if (d->shown)
+        buf_json_str(out, d->shown->images[0].url, d->shown->images[0].n_url);
+    else
+        buf_json_str(out, d->text, d->n);
+    buf_str(out, bare ? "" : "}");
+}
+
 static void result(struct buf *out, const struct reranking *q, uint32_t i, float score)
 {
     buf_fmt(out, "{\"index\":%u,\"relevance_score\":", i);
     buf_json_f32(out, score);
-    if (q->texts) {
-        buf_str(out, q->voyage ? ",\"document\":" : ",\"document\":{\"text\":");
-        buf_json_str(out, q->documents[i].text, q->documents[i].n);
-        buf_str(out, q->voyage ? "" : "}");
-    }
+    if (q->texts)
+        document(out, q, &q->documents[i]);
     buf_ch(out, '}');
 }
 
@@ -58,12 +68,10 @@ static int inputs(struct call *c, const struct reranking *q, const char *query,
     struct text_input *in = ARENA_NEW(&c->arena, struct text_input, ask->n);
     if (!in)
         return err_nomem(e);
-    for (uint32_t i = 0; i < ask->n; i++)
-        in[i] = q->cosines && i ? q->documents[i - 1] : one;
-    for (uint32_t i = 0; !q->cosines && i < q->n; i++) {
-        in[i].second = q->documents[i].text;
-        in[i].n_second = q->documents[i].n;
-    }
+    for (uint32_t i = 0; q->cosines && i < ask->n; i++)
+        in[i] = i ? q->documents[i - 1] : one;
+    for (uint32_t i = 0; !q->cosines && i < q->n; i++)
+        in[i] = text_pair(&one, &q->documents[i]);
     ask->in = in;
     return q->cosines ? texts_ask_vectors(c, ask, in, 1, e) : 0;
 }
@@ -73,7 +81,7 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
     struct reranking *q = state;
     const struct object root = body_root(b);
     const char *query = body_str(b, root, "query", true);
-    q->documents = body_documents(b, root, "documents", &q->n);
+    q->documents = body_documents_or_images(c, b, root, "documents", &q->n);
     q->voyage = json_get(b->root, "top_k") || json_get(b->root, "truncation");
     const char *most_key = json_get(b->root, "top_k") ? "top_k" : "top_n";
     const struct opt_u64 top = body_u32(b, root, most_key);

@@ -11,7 +11,8 @@ const struct route route_rerank_documents = {
         "first, of a reranker; of a model that embeds texts or tokens by their cosines; others "
         "answer 400. What is too "
         "long is cut.",
-    .body = "`query`, `documents` (texts, or objects with `text`), `top_n`, `return_documents`, "
+    .body = "`query`, `documents` (texts, or objects with `text`; of a model that takes images "
+            "also with `image` or `content`), `top_n`, `return_documents`, "
             "`max_tokens_per_doc`, `instruction`, `raw_scores`; with `top_k` or `truncation` the "
             "answer is Voyage's: `data` in place of `results`",
     .takes = "RerankDocuments",

@@ -1,6 +1,6 @@
 /* Jina's vectors of tokens, of queries and documents of late interaction. */
 #include "common/json/json.h"
-#include "router/call/embed_body.h"
+#include "router/call/embed_images.h"
 #include "router/call/embed_vector.h"
 #include <string.h>
 
@@ -51,9 +51,10 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
         body_fail(b, root, "embedding_type",
                   "`embedding_type` must be float, base64, binary or ubinary");
     q->dimensions = texts_dimensions(c, b, root, "dimensions", 1);
+    ask->in = body_texts_or_images(c, b, root, "input", &ask->n);
     q->late = body_late(c, b, root, ask, LATE_DOCUMENT);
     for (uint32_t i = 0; !b->failed && i < ask->n; i++)
-        if (!ask->in[i].text)
+        if (!ask->in[i].text && !ask->in[i].shown)
             body_fail(b, root, "input", "texts are expected, not ids");
     return TEXTS_MOST_LATE;
 }
@@ -61,7 +62,6 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
 static int work(struct call *c, struct err *e)
 {
     static const struct texts_row row = {.tasks = 1u << TASK_TOKEN_EMBED,
-                                         .key = "input",
                                          .state = sizeof(struct vectors),
                                          .ask = {.plain = true, .all = true},
                                          .read = read_options,
@@ -75,7 +75,8 @@ const struct route route_multi_vector = {
     .errors = ERRORS_OPENAI,
     .summary = "Jina's vectors of the tokens of queries or documents, for late interaction; of a "
                "model that embeds tokens, others answer 400.",
-    .body = "`input` (a text or a list), `input_type` (`query`, `document`: the default), "
+    .body = "`input` (a text or a list; objects with `text`, `image` or `content`), `input_type` "
+            "(`query`, `document`: the default), "
             "`embedding_type` (`float`, `base64`, `binary`, `ubinary`), `dimensions`",
     .takes = "MultiVector",
     .gives = "MultiVectorAnswer",

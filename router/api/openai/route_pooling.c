@@ -1,6 +1,6 @@
 /* vLLM's /pooling: vectors of texts as they come from the model's pooling; vectors or probabilities
  * of their tokens. */
-#include "router/call/embed_body.h"
+#include "router/call/embed_images.h"
 #include <string.h>
 
 enum { MOST_INPUTS = 2048 };
@@ -74,6 +74,7 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
     const struct object root = body_root(b);
     const enum model_task has = edge_limits(c->edge)->task;
     struct pooled *q = state;
+    ask->in = body_texts_or_images(c, b, root, "input", &ask->n);
     const char *format = body_str(b, root, "encoding_format", false);
     q->task = task_of(body_str(b, root, "task", false), has);
     if (!q->task)
@@ -92,7 +93,6 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
 static int work(struct call *c, struct err *e)
 {
     static const struct texts_row row = {.tasks = POOLS,
-                                         .key = "input",
                                          .state = sizeof(struct pooled),
                                          .ask = {.plain = true},
                                          .read = read_options,

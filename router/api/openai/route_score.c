@@ -1,6 +1,6 @@
 /* vLLM's scores of text pairs. */
 #include "common/json/json.h"
-#include "router/call/embed_body.h"
+#include "router/call/embed_images.h"
 #include <string.h>
 
 struct scored {
@@ -37,11 +37,8 @@ static int pair_up(struct call *c, const struct text_input *a, const struct text
     struct text_input *v = ARENA_NEW(&c->arena, struct text_input, ask->n);
     if (!v)
         return err_nomem(e);
-    for (uint32_t i = 0; !q->cosines && i < q->n; i++) {
-        v[i] = a[q->n_first == 1 ? 0 : i];
-        v[i].second = b[i].text;
-        v[i].n_second = b[i].n;
-    }
+    for (uint32_t i = 0; !q->cosines && i < q->n; i++)
+        v[i] = text_pair(&a[q->n_first == 1 ? 0 : i], &b[i]);
     ask->in = v;
     if (q->cosines) {
         memcpy(v, a, q->n_first * sizeof(*v));
@@ -60,21 +57,25 @@ static const char *named(const struct body *b, const char *const names[3])
     return names[0];
 }
 
+static bool is_ids(const struct text_input *in) { return !in->text && !in->shown; }
+
 static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
     static const char *const firsts[] = {"text_1", "queries", "data_1"}, *const seconds[] = {
                                                                              "text_2", "documents",
                                                                              "data_2"};
     struct scored *q = state;
-    bool batch;
     const struct object root = body_root(b);
     const enum model_task task = edge_limits(c->edge)->task;
     *q = (struct scored){.cosines = task != TASK_RERANK};
-    const struct text_input *first = body_texts(b, root, named(b, firsts), &q->n_first, &batch);
+    const struct text_input *first =
+        body_texts_or_images(c, b, root, named(b, firsts), &q->n_first);
     const char *other = json_get(b->root, "items") ? "items" : named(b, seconds);
-    const struct text_input *second = body_texts(b, root, other, &q->n, &batch);
+    const struct text_input *second = cJSON_IsObject(json_get(b->root, other))
+                                          ? body_documents_or_images(c, b, root, other, &q->n)
+                                          : body_texts_or_images(c, b, root, other, &q->n);
     for (uint32_t i = 0; !b->failed && i < q->n; i++)
-        if (!second[i].text || !first[i < q->n_first ? i : 0].text)
+        if (is_ids(&first[i < q->n_first ? i : 0]) || is_ids(&second[i]))
             body_fail(b, root, "text_2", "texts are expected, not ids");
     if (!b->failed && q->n_first != 1 && q->n_first != q->n)
         body_fail(b, root, "text_1", "one text, or as many as in `text_2`, are expected");
@@ -104,7 +105,8 @@ const struct route route_score = {
         "vLLM's scores: how well each of `text_2` fits `text_1`, of a reranker; the cosine of "
         "their vectors, of a model that embeds; the sum of the best cosines of their tokens, of "
         "one that embeds tokens; others answer 400.",
-    .body = "`text_1`, `text_2` (a text or a list; also by vLLM's other names: `queries` with "
+    .body = "`text_1`, `text_2` (a text or a list; of a model that takes images also objects with "
+            "`image` or `content`; also by vLLM's other names: `queries` with "
             "`documents` or `items`, `data_1` with `data_2`), `use_activation` "
             "(true), `truncate_prompt_tokens`",
     .takes = "Score",

@@ -44,6 +44,7 @@ static int tear_down(void **state)
                                         "tokenizer_config.json",
                                         "router_config.json",
                                         "artifact.metadata",
+                                        "processor_config.json",
                                         "1_Pooling/config.json"};
     char path[96];
     (void)state;
@@ -307,6 +308,40 @@ static void late_interaction(void **state)
     sentence_free(&s);
 }
 
+/* A class of transformers reads its prompts from the processor's file, around a model of its own;
+ * one of colpali-engine reads none. */
+static void images_of_pages(void **state)
+{
+    struct sentence s;
+    struct err e = ERR_INIT;
+    enum model_task task = TASK_AUTO;
+    (void)state;
+    put("modules.json", "[]");
+    put("processor_config.json", "{\"query_prefix\":\"Ask: \",\"visual_prompt_prefix\":\"See.\"}");
+    put("config.json", "{\"model_type\":\"colpali\",\"architectures\":[\"ColPaliForRetrieval\"],"
+                       "\"vlm_config\":{\"model_type\":\"paligemma\",\"architectures\":[\"x\"]}}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(s.late.visual && s.late.visual->bare && s.late.visual->both_ways);
+    assert_string_equal(s.late.page, "See.");
+    assert_string_equal(sentence_prompt(&s, "query"), "Ask: ");
+    assert_int_equal(model_task_of(dir, &s, &task, &e), 0);
+    assert_int_equal(task, TASK_TOKEN_EMBED);
+    sentence_free(&s);
+    put("config.json", "{\"model_type\":\"paligemma\",\"architectures\":[\"ColPali\"]}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_string_equal(s.late.page, "<image><bos>Describe the image.");
+    assert_string_equal(sentence_prompt(&s, "query"), "");
+    sentence_free(&s);
+    put("config.json", "{\"model_type\":\"gemma3\",\"architectures\":[\"ColGemma3\"]}");
+    assert_int_equal(sentence_load(&s, dir, &e), -1);
+    assert_non_null(strstr(e.msg, "class ColGemma3 is not supported"));
+    sentence_free(&s);
+    put("config.json", "{\"architectures\":[\"ColPaliForSomething\"]}");
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_null(s.late.visual);
+    sentence_free(&s);
+}
+
 /* SigLIP's texts have all positions, and the vector is that of the last. */
 static void padded_texts(void **state)
 {
@@ -481,6 +516,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(sparse_vectors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(vectors_of_tokens, set_up, tear_down),
         cmocka_unit_test_setup_teardown(late_interaction, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(images_of_pages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(padded_texts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_listwise_reranker, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_tokenizer_has_the_length, set_up, tear_down),
