@@ -147,8 +147,8 @@ struct attn {
      * all. Not with fields that depend on distances, windows, chunks, `both` and `mutual`.
      * With `top_block` it is [T, n_kv_heads, n_top]: blocks of this many positions to which the
      * heads of a key-value head attend, of a token with at most n_top blocks to all. With
-     * `top_tail` the last block is the one that is not complete, if there is one: struct
-     * select_keys.pooled. */
+     * `top_tail` it is [T, n_top], for all heads, and the last block is the one that is not
+     * complete, if there is one: struct select_keys.pooled. */
     const uint32_t *top;
     uint32_t n_top, top_block;
     bool top_tail;

@@ -287,6 +287,7 @@ struct conv_args {
     const uint32_t *span_of;
     size_t stride; /* of the cells */
     uint32_t x_stride, channels, width, silu, tokens, n_spans;
+    uint32_t before; /* conv_before() */
     uint32_t sums; /* at least 1 */
 };
 launch_fn conv_launch;      /* y */
