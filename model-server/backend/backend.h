@@ -458,8 +458,8 @@ struct backend_ops {
      * n elements; y may be x. NULL: not supported. */
     void (*match_rows)(struct device *d, float *y, const float *x, const float *like, uint32_t rows,
                        uint32_t n, bool add);
-    /* y[t] = the root of the magnitude of x, at least 1e-6, with the sign of x: the sum of a[t][i] *
-     * b[t][i], rows of n elements, times `scale`. NULL: not supported. */
+    /* y[t] = the root of the magnitude of x, at least 1e-6, with the sign of x: the sum of a[t][i]
+     * * b[t][i], rows of n elements, times `scale`. NULL: not supported. */
     void (*root_dots)(struct device *d, float *y, const float *a, const float *b, uint32_t rows,
                       uint32_t n, float scale);
     /* y[t] = a[t], then b[t]: rows of n elements each. b NULL: y = a. NULL: not supported. */

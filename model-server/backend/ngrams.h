@@ -2,7 +2,7 @@
  *
  * A table has rows for the n-grams of one length that end at a token. An n-gram's row is its hash
  * modulo the table's size: the exclusive or of its ids, each times a factor of its distance to the
- * token (Scaling embedding layers, arXiv 2502.01637, has such tables). */
+ * token (hashed tables of n-grams: arXiv 2501.16975). */
 #ifndef MODEL_SERVER_BACKEND_NGRAMS_H
 #define MODEL_SERVER_BACKEND_NGRAMS_H
 #include <stdint.h>
@@ -19,7 +19,7 @@ struct ngrams {
     uint32_t most;                    /* the longest n-gram: 2 .. NGRAM_IDS */
     uint32_t n;                       /* tables */
     const struct ngram_table *tables; /* [n] */
-    uint64_t by[NGRAM_IDS];          /* factors of the token's id, of the one before it ... */
+    uint64_t by[NGRAM_IDS];           /* factors of the token's id, of the one before it ... */
     /* A sequence begins behind this id. An id that is before it, or before the first token, counts
      * as this id. */
     uint32_t end;

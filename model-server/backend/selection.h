@@ -21,8 +21,8 @@ struct select_keys {
     uint32_t n_heads, dim, rot_at, rot_dim, top;
     uint32_t block, local; /* local: 1 .. top */
     bool interleaved, pooled, complete;
-    bool turned;          /* the keys come rotated */
-    const float *rope;    /* or NULL */
+    bool turned;       /* the keys come rotated */
+    const float *rope; /* or NULL */
     /* [T, n_heads], or NULL: all are 1; not with `block`, but with `pooled` */
     const float *weights;
 };
@@ -43,8 +43,8 @@ static inline uint32_t select_block_positions(uint32_t top, uint32_t block, uint
 }
 
 /* Keys of pools of `size` positions of a sequence, for `pooled` selections: the sum over a pool's
- * tokens of their keys, weighted for each number by a softmax over them of gates + bias, each 0 if
- * it is NULL: then the mean. A pool that is not complete is in the cell.
+ * tokens of their keys, weighted for each number by a softmax over them of gates + bias. One that
+ * is NULL counts as 0; without both it is the mean. A pool that is not complete is in the cell.
  *
  * With two `series` (DeepSeek V4) each token has two keys, two gates and two biases side by side.
  * The first ones belong to the next pool, so a softmax is over the tokens of two pools; the first

@@ -50,13 +50,9 @@ static int embed_step(const struct backend_ops *ops, struct device *d, const str
                       float *y, float *c, uint32_t *rows, struct err *e)
 {
     static const uint32_t zero[TOKENS];
-    const struct conv conv = {.channels = CHANNELS,
-                              .width = WIDTH,
-                              .dilation = DILATION,
-                              .w = in->kernels,
-                              .silu = true};
-    struct ngrams p = {
-        .most = MOST, .n = TABLES, .tables = in->tables, .end = END, .rows = rows};
+    const struct conv conv = {
+        .channels = CHANNELS, .width = WIDTH, .dilation = DILATION, .w = in->kernels, .silu = true};
+    struct ngrams p = {.most = MOST, .n = TABLES, .tables = in->tables, .end = END, .rows = rows};
     const size_t stride = ngram_floats(&p) + ops->conv_floats(&conv);
     const struct state_ref ids = {in->cells, stride};
     const struct state_ref inputs = {in->cells + ngram_floats(&p), stride};

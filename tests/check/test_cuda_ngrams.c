@@ -18,7 +18,8 @@ static void run(struct side s, const struct text *t, uint32_t most, struct embed
         n = most == TOKENS ? TOKENS : 1 + rng_below(&rng, most);
         n = n < TOKENS - at ? n : TOKENS - at;
         float *x = up(s, t->x + (size_t)at * CHANNELS, (size_t)n * CHANNELS * 4);
-        float *y = up(s, NULL, n * sizeof(out->rows[0])), *c = up(s, NULL, n * sizeof(out->conv[0]));
+        float *y = up(s, NULL, n * sizeof(out->rows[0])),
+              *c = up(s, NULL, n * sizeof(out->conv[0]));
         if (embed_step(s.ops, s.d, t, &in, at, n, turn, x, y, c, rows, &e))
             fail_msg("%s", e.msg);
         down(s, out->rows[at], y, n * sizeof(out->rows[0]));

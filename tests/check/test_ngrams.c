@@ -59,9 +59,8 @@ static void check_conv(const struct text *x, const struct embedded *got)
             double sum = 0, all = 1;
             for (uint32_t j = 0; j < WIDTH; j++) {
                 const int64_t from = (int64_t)t - (int64_t)DILATION * (WIDTH - 1 - j);
-                const double v = from < 0 ? 0
-                                          : (double)x->x[from * CHANNELS + c] *
-                                                x->kernels[j * CHANNELS + c];
+                const double v =
+                    from < 0 ? 0 : (double)x->x[from * CHANNELS + c] * x->kernels[j * CHANNELS + c];
                 sum += v, all += fabs(v);
             }
             assert_true(fabs(got->conv[t][c] - sum / (1 + exp(-sum))) < 1e-5 * all);

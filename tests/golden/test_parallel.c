@@ -39,6 +39,7 @@ static const struct family families[] = {
     {MADE "glm5_next", true},
     {MADE "deepseek_v4", true},
     {MADE "axk2", true},
+    {MADE "qwen4_exp", true},
     {MADE "step3p7", true},
     {MADE "molmo2", false},
 };

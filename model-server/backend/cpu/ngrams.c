@@ -19,7 +19,8 @@ static void ids_before(const struct ngrams_job *j, const struct span *s, const u
     const struct ngrams *p = j->p;
     bool ended = false;
     for (uint32_t i = 0; i < p->most; i++) {
-        const uint32_t own = i <= t ? j->d->batch->ids[s->first + t - i] : known[p->most - 1 + t - i];
+        const uint32_t own =
+            i <= t ? j->d->batch->ids[s->first + t - i] : known[p->most - 1 + t - i];
         id[i] = ended ? p->end : own;
         ended |= i > 0 && own == p->end;
     }
@@ -45,8 +46,8 @@ static void hash_spans(void *arg, int thread, size_t begin, size_t end)
                 p->rows[(size_t)(s->first + t) * p->n + k] = ngram_row(&p->tables[k], p->by, id);
         }
         for (uint32_t i = 0, last = p->most - 1; i < last; i++)
-            id[i] = s->n + i >= last ? j->d->batch->ids[s->first + s->n + i - last]
-                                     : known[s->n + i];
+            id[i] =
+                s->n + i >= last ? j->d->batch->ids[s->first + s->n + i - last] : known[s->n + i];
         memcpy(j->s->base + s->state_out * j->s->stride, id, bytes);
     }
 }

@@ -1,8 +1,9 @@
 /* state.c - recurrent layers: the convolution, the recurrence and the gates of backend.h.
  *
- * A layer's part of a cell. Of a convolution: its last conv_before() inputs. Of a recurrence: for each head, panels of 16 values, [key_dim][16] floats each, so that a
- * thread reads contiguous memory; of RECUR_GATED one float for each value. Threads divide
- * sequences, and channels or heads of each. */
+ * A layer's part of a cell. Of a convolution: its last conv_before() inputs. Of a recurrence: for
+ * each head, panels of 16 values, [key_dim][16] floats each, so that a thread reads contiguous
+ * memory; of RECUR_GATED one float for each value. Threads divide sequences, and channels or heads
+ * of each. */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/mathf.h"
 #include <assert.h>

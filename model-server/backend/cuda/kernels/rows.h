@@ -312,7 +312,7 @@ struct conv_args {
     size_t stride; /* of the cells */
     uint32_t x_stride, channels, width, silu, tokens, n_spans;
     uint32_t before; /* conv_before() */
-    uint32_t sums; /* at least 1 */
+    uint32_t sums;   /* at least 1 */
 };
 launch_fn conv_launch;      /* y */
 launch_fn conv_keep_launch; /* then stores the inputs that the next step needs */
