@@ -34,6 +34,9 @@ FAMILIES = {
     "cosmos3_edge": (
         {320: "<|image_pad|>", 321: "<|vision_start|>", 322: "<|vision_end|>"}, "<|vision_start|><|image_pad|><|vision_end|>",
     ),
+    "qwen4_exp": (
+        {320: "<|image_pad|>", 321: "<|vision_start|>", 322: "<|vision_end|>"}, "<|vision_start|><|image_pad|><|vision_end|>",
+    ),
     "cohere_compass": (
         {320: "<|IMAGE_PAD|>", 321: "<|VISION_START|>", 322: "<|VISION_END|>"}, "<|VISION_START|><|IMAGE_PAD|><|VISION_END|>",
     ),

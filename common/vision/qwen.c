@@ -398,7 +398,7 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
 
 const struct vision_family vision_qwen = {
     .types = {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe",
-              "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", "cohere_compass"},
+              "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker", "cohere_compass", "qwen4_exp"},
     .three_positions = true,
     .load = load,
     .plan = plan,

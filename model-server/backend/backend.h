@@ -18,6 +18,7 @@
 #include "model-server/backend/entries.h"
 #include "model-server/backend/kv.h"
 #include "model-server/backend/matrix.h"
+#include "model-server/backend/ngrams.h"
 #include "model-server/backend/ragged.h"
 #include "model-server/backend/recur.h"
 #include "model-server/backend/selection.h"
@@ -148,8 +149,8 @@ struct attn {
      * all. Not with fields that depend on distances, windows, chunks, `both` and `mutual`.
      * With `top_block` it is [T, n_kv_heads, n_top]: blocks of this many positions to which the
      * heads of a key-value head attend, of a token with at most n_top blocks to all. With
-     * `top_tail` the last block is the one that is not complete, if there is one: struct
-     * select_keys.pooled. */
+     * `top_tail` it is [T, n_top], for all heads, and the last block is the one that is not
+     * complete, if there is one: struct select_keys.pooled. */
     const uint32_t *top;
     uint32_t n_top, top_block;
     bool top_tail;
@@ -346,6 +347,10 @@ struct backend_ops {
     /* Replaces row t of y (or with `add` increases it) by the next row of x, of n elements, for
      * each token t with a given row. NULL: not supported. */
     void (*give_rows)(struct device *d, float *y, const float *x, uint32_t n, bool add);
+    /* y[t] = the row of each table's n-gram that ends at token t, side by side: [T, p->n * W.cols].
+     * NULL: not supported. */
+    void (*embed_ngrams)(struct device *d, float *y, const struct weight *w,
+                         const struct state_ref *s, const struct ngrams *p);
     /* y[t] += W[pos[t] + offset] (learned positions). */
     void (*embed_pos)(struct device *d, float *y, const struct weight *w, uint32_t offset);
     /* y = norm(x), rows of n elements; y may be x. */
@@ -459,6 +464,10 @@ struct backend_ops {
      * n elements; y may be x. NULL: not supported. */
     void (*match_rows)(struct device *d, float *y, const float *x, const float *like, uint32_t rows,
                        uint32_t n, bool add);
+    /* y[t] = the root of the magnitude of x, at least 1e-6, with the sign of x: the sum of a[t][i]
+     * * b[t][i], rows of n elements, times `scale`. NULL: not supported. */
+    void (*root_dots)(struct device *d, float *y, const float *a, const float *b, uint32_t rows,
+                      uint32_t n, float scale);
     /* y[t] = a[t], then b[t]: rows of n elements each. b NULL: y = a. NULL: not supported. */
     void (*beside)(struct device *d, float *y, const float *a, const float *b, uint32_t rows,
                    uint32_t n);

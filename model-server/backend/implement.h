@@ -11,11 +11,12 @@
 #define BACKEND_OPS(X)                                                                         \
     X(weight_takes) X(weight_load) X(weight_free) X(weight_bytes) X(vector_load) X(kv_new)     \
     X(kv_free) X(kv_block_bytes) X(kv_copy) X(host_alloc) X(host_free) X(kv_read)              \
-    X(kv_write) X(embed) X(give_rows) X(embed_pos) X(norm) X(add_norm) X(linear)               \
-    X(row_squares) X(row_moments) X(sparsify) X(gate_rows) X(scale_heads) X(clip) X(lora)        \
-    X(rope_kv) X(latent_kv) X(select_keys) X(pool_keys) X(turn) X(keep) X(linear_heads) X(attention)      \
-    X(merge_attention) X(conv) X(conv_floats) X(recur) X(recur_floats) X(gate_norm) X(state_copy) X(act_mul)      \
-    X(act) X(xielu) X(act_by) X(moe)                                                           \
-    X(altup) X(mix) X(match_rows) X(beside) X(softmax) X(fourier) X(gather_out) X(logit_scale)
+    X(kv_write) X(embed) X(embed_ngrams) X(give_rows) X(embed_pos) X(norm) X(add_norm)         \
+    X(linear) X(row_squares) X(row_moments) X(sparsify) X(gate_rows) X(scale_heads) X(clip)    \
+    X(lora) X(rope_kv) X(latent_kv) X(select_keys) X(pool_keys) X(turn) X(keep)                \
+    X(linear_heads) X(attention) X(merge_attention) X(conv) X(conv_floats) X(recur)            \
+    X(recur_floats) X(gate_norm) X(state_copy) X(act_mul) X(act) X(xielu) X(act_by) X(moe)     \
+    X(altup) X(mix) X(match_rows) X(root_dots) X(beside) X(softmax) X(fourier) X(gather_out)   \
+    X(logit_scale)
 // clang-format on
 #endif

@@ -18,10 +18,11 @@ struct state_ref {
 
 enum { CONV_MOST = 8 }; /* largest width of a convolution, in tokens */
 
-/* Depthwise convolution: y[t][c] = sum over j < width of w[j][c] * x[t - width + 1 + j][c], plus
- * a bias, within a sequence; zeros precede the first token. */
+/* Depthwise convolution: y[t][c] = sum over j < width of w[j][c] * x[t - dilation * (width - 1 -
+ * j)][c], plus a bias, within a sequence; zeros precede the first token. */
 struct conv {
     uint32_t channels, width; /* 2 .. CONV_MOST */
+    uint32_t dilation;        /* tokens from one input to the next; 0: 1 */
     const float *w;           /* [width][channels] */
     const float *bias;        /* [channels] or NULL */
     bool silu;                /* y = silu(y) */
@@ -29,6 +30,11 @@ struct conv {
      * [sums][width][channels], without a bias. */
     uint32_t sums;
 };
+/* Earlier tokens that a token reads: their inputs are in a cell, [conv_before()][channels]. */
+static inline uint32_t conv_before(const struct conv *p)
+{
+    return (p->width - 1) * (p->dilation ? p->dilation : 1);
+}
 
 /* Update of a head's state S [key_dim][value_dim] with a token's key k, query q and value v:
  *   DELTA  g = exp(-exp(a_log) softplus(step + dt_bias)), b = sigmoid(beta); k and q are normalised

@@ -21,9 +21,10 @@ struct select_keys {
     uint32_t n_heads, dim, rot_at, rot_dim, top;
     uint32_t block, local; /* local: 1 .. top */
     bool interleaved, pooled, complete;
-    bool turned;          /* the keys come rotated */
-    const float *rope;    /* or NULL */
-    const float *weights; /* [T, n_heads]; not with `block`, but with `pooled` */
+    bool turned;       /* the keys come rotated */
+    const float *rope; /* or NULL */
+    /* [T, n_heads], or NULL: all are 1; not with `block`, but with `pooled` */
+    const float *weights;
 };
 /* True if each head selects for itself. */
 static inline bool select_by_head(const struct select_keys *p) { return p->block && !p->pooled; }
@@ -42,8 +43,8 @@ static inline uint32_t select_block_positions(uint32_t top, uint32_t block, uint
 }
 
 /* Keys of pools of `size` positions of a sequence, for `pooled` selections: the sum over a pool's
- * tokens of their keys, weighted for each number by a softmax over them of gates + bias. A pool
- * that is not complete is in the cell.
+ * tokens of their keys, weighted for each number by a softmax over them of gates + bias. One that
+ * is NULL counts as 0; without both it is the mean. A pool that is not complete is in the cell.
  *
  * With two `series` (DeepSeek V4) each token has two keys, two gates and two biases side by side.
  * The first ones belong to the next pool, so a softmax is over the tokens of two pools; the first
@@ -52,8 +53,8 @@ struct pool_keys {
     uint32_t dim, size;
     uint32_t series; /* 1 or 2 */
     const float *x;  /* [T, series, dim] the tokens' keys; with one series it may be the result */
-    const float *gates; /* [T, series, dim] */
-    const float *bias;  /* [size][series][dim] */
+    const float *gates; /* [T, series, dim] or NULL */
+    const float *bias;  /* [size][series][dim] or NULL */
 };
 /* Floats of a cell, for each series: the largest logit, the sum of weights, the weighted sum. */
 static inline uint64_t pool_floats(const struct pool_keys *p)

@@ -38,8 +38,9 @@ struct altup {
  * SPREAD: every stream = x. READ: `factors` has products of the streams; x = the weighted sum, and
  * the factors of the other parts replace their products. WRITE: stream k = the sum over j of the
  * factor [j][k] * stream j (without `rounds` stream k itself), plus the k-th factor of the result *
- * x. MEAN: x = the mean of the streams. */
-enum mix_kind { MIX_SPREAD, MIX_READ, MIX_WRITE, MIX_MEAN };
+ * x. MEAN: x = the mean of the streams. ADD: factors[rows][n] are those of the result alone; stream
+ * k += the k-th factor * x. */
+enum mix_kind { MIX_SPREAD, MIX_READ, MIX_WRITE, MIX_MEAN, MIX_ADD };
 enum { MIX_MOST = 8 }; /* streams */
 struct mix {
     enum mix_kind kind;
@@ -52,6 +53,6 @@ struct mix {
 /* Numbers of a token in `factors`. */
 static inline uint32_t mix_factors(const struct mix *p)
 {
-    return p->last ? p->n : p->rounds ? p->n * (2 + p->n) : 2 * p->n;
+    return p->last || p->kind == MIX_ADD ? p->n : p->rounds ? p->n * (2 + p->n) : 2 * p->n;
 }
 #endif

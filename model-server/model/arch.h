@@ -85,7 +85,7 @@ enum role {
     W_KV_B,
     W_K_TURN_NORM, /* of mla_spec.turn_norm */
     W_INDEX_Q, /* of mla_spec.index and decoder_spec.blocks: its queries, its keys and their norms,
-                  the weights of its heads */
+                  the weights of its heads. With block_spec.heads W_INDEX_Q has queries over keys */
     W_INDEX_Q_NORM,
     W_INDEX_K,
     W_INDEX_K_NORM,
@@ -232,6 +232,27 @@ enum role {
     W_STREAM_SCALE,
     W_STREAM_SCALE_FFN,
     W_STREAM_SCALE_LAST,
+    W_HYPER_NORM, /* of mix_spec.rank: the weights of a norm of all streams, a pair of matrices, and
+                     the matrix of factors, of the mixer, of the feed-forward, and of the head */
+    W_HYPER_NORM_FFN,
+    W_HYPER_NORM_LAST,
+    W_HYPER_DOWN,
+    W_HYPER_DOWN_FFN,
+    W_HYPER_DOWN_LAST,
+    W_HYPER_UP,
+    W_HYPER_UP_FFN,
+    W_HYPER_UP_LAST,
+    W_HYPER_FACTORS,
+    W_HYPER_FACTORS_FFN,
+    W_NGRAM_ROWS, /* of decoder_spec.ngrams: the tables, a whole name, whose second number is that
+                     of a part; matrices of keys and of the value, norms of keys, of streams and of
+                     what the convolution reads, and its weights */
+    W_NGRAM_KEY,
+    W_NGRAM_VALUE,
+    W_NGRAM_KEY_NORM,
+    W_NGRAM_STREAM_NORM,
+    W_NGRAM_CONV_NORM,
+    W_NGRAM_CONV,
     W_STREAM_KEEP, /* of decoder_spec.affine, whole names: what multiplies the stream and what is
                       added to it before, the same of the mixer's result; those of the feed-forward;
                       those of the embedding */

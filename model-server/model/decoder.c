@@ -1,6 +1,7 @@
 #include "common/watchdog.h"
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/first_conv.h"
+#include "model-server/model/ngrams.h"
 #include "model-server/model/pass.h"
 #include "model-server/model/residual.h"
 #include "model-server/model/trigram.h"
@@ -90,6 +91,8 @@ int decoder_layer_store(struct decoder *d, uint32_t i, const struct decoder_part
     if (d->spec.layers[i].moe && d->spec.moe.early_router)
         d->ops->beside(d->dev, decoder_rows(d, d->scratch.carried, p),
                        decoder_rows(d, d->scratch.x, p), NULL, p->n, d->spec.hidden);
+    if (y->ngrams && decoder_ngrams_add(d, y->ngrams, p, e))
+        return -1;
     if (x->read)
         x->read(d, i, SUB_MIXER, p);
     gate_input(d, &y->mixer_gate, x->in(d, i, SUB_MIXER), p, d->scratch.mixer);
@@ -268,7 +271,7 @@ static int draw(struct decoder *d, uint32_t n_out, const struct draw *v, int set
 struct ragged decoder_with_ids(struct decoder *d, const struct ragged *b)
 {
     struct ragged own = *b;
-    if (!d->spec.per_layer || !d->scratch.n_given)
+    if ((!d->spec.per_layer && !d->spec.ngrams.most) || !d->scratch.n_given)
         return own;
     for (uint32_t i = 0; i < b->n_tokens; i++)
         d->scratch.ids[i] = b->given[i] ? d->spec.given_id : b->ids[i];

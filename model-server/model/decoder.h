@@ -129,6 +129,7 @@ struct decoder {
     struct trigram *trigram;         /* with spec.embed_trigram (trigram.h); or NULL */
     struct stack_start *stack_start; /* with spec.two_stacks; or NULL */
     struct mixed_last *mixed_last;   /* with spec.mix, in the last stage; or NULL */
+    struct gated_last *gated_last;   /* the same with mix.rank */
     struct affine *affine_first;     /* with spec.affine: of the embedding; or NULL */
     struct layer *layers;            /* [spec_all_layers()] */
     float *capture;     /* where later passes store rows for a draft head; NULL: nowhere */
@@ -198,6 +199,11 @@ struct mixed_layer *decoder_mixed_load_layer(struct loader *l, uint32_t layer);
 void decoder_mixed_free_layer(struct decoder *d, struct mixed_layer *y); /* NULL is fine */
 void decoder_mixed_load_last(struct loader *l);
 void decoder_mixed_free_last(struct decoder *d);
+/* The same of residual_gated.c. */
+struct gated_layer *decoder_gated_load_layer(struct loader *l, uint32_t layer);
+void decoder_gated_free_layer(struct decoder *d, struct gated_layer *y); /* NULL is fine */
+void decoder_gated_load_last(struct loader *l);
+void decoder_gated_free_last(struct decoder *d);
 /* The same of spec.affine (residual_affine.c): a layer's part, and that of the embedding. */
 /* Of spec.sphere: residual_sphere.c. */
 struct sphere_layer *decoder_sphere_load_layer(struct loader *l, uint32_t layer);

@@ -400,7 +400,9 @@ void decoder_load_last(struct loader *l, struct amount embed)
     struct decoder *d = l->d;
     if (!d->spec.no_final_norm)
         d->final_norm = loader_stream_norm(l, W_FINAL_NORM, NO_LAYER, 2 * d->spec.n_layers + 1);
-    if (d->spec.mix.n)
+    if (d->spec.mix.rank)
+        decoder_gated_load_last(l);
+    else if (d->spec.mix.n)
         decoder_mixed_load_last(l);
     if (decoder_has_head(d))
         load_head(l, embed);

@@ -35,6 +35,8 @@ static uint32_t selected_of(const struct decoder *d)
     const struct decoder_spec *m = &d->spec;
     if (m->entries.q_rank)
         return m->entries.index_top;
+    if (m->blocks.heads)
+        return m->blocks.top;
     return m->blocks.top ? m->blocks.top * split_kv_heads(&d->split, m, 0).n : m->mla.index.top;
 }
 

@@ -163,6 +163,7 @@ struct layer_spec {
     uint32_t kv_of; /* not 0: no keys and values of its own; it reads those of layer kv_of - 1 */
     /* not 0: with mla_spec.index, it attends to the positions that layer top_of - 1 selected */
     uint32_t top_of;
+    uint32_t ngrams; /* not 0: its number from 1 on among the layers with decoder_spec.ngrams */
     bool other_mla;  /* MIXER_MLA: its sizes are decoder_spec.mla_other */
     bool selects_none; /* with mla_spec.index: it attends to all positions, or those of its window */
     bool by_blocks;  /* block-sparse attention: decoder_spec.blocks */
@@ -254,10 +255,24 @@ struct altup_spec {
 /* Mixed residual streams (hyper-connections, arXiv 2409.19606): see struct mix. A norm of a
  * sublayer's input follows the weighted sum; the final norm follows the last one, or the mean. */
 struct mix_spec {
-    uint32_t n;      /* streams, up to MIX_MOST; 0: one residual stream */
+    uint32_t n; /* streams, up to MIX_MOST; 0: one residual stream */
+    /* not 0: gates of this rank join the streams, see residual_gated.c; nothing below is used, and
+     * with NORM_NONE and no_final_norm */
+    uint32_t rank;
     uint32_t rounds; /* of Sinkhorn's scaling; 0: streams are not added to each other */
     float floor, magnitude, result_floor;
     bool mean_last; /* the head reads the mean of the streams */
+};
+
+/* Embeddings of the n-grams that end at a token, in layers that say so: ngrams.h. With mix.rank. */
+struct ngram_spec {
+    uint32_t most;     /* ids of the longest n-gram, up to NGRAM_IDS; 0: none */
+    uint32_t each;     /* tables of each length from 2 on */
+    uint32_t dim;      /* numbers of all tables' rows of a token */
+    uint32_t least;    /* the tables' sizes are the primes from here on, layer by layer */
+    uint32_t multiple; /* to which the rows of a layer's tables are filled up in the checkpoint */
+    uint32_t taps;     /* width of the convolution, whose dilation is `most` */
+    uint32_t seed, end;
 };
 
 /* The stream has length 1. Each sublayer moves it towards its result, of length 1 too, by a rate of
@@ -398,13 +413,14 @@ struct decoder_spec {
                                */
     struct altup_spec altup;  /* with per_layer and NORM_AROUND */
     struct mix_spec mix;      /* with NORM_BEFORE */
+    struct ngram_spec ngrams;
     /* The stream and each sublayer's result are scaled by vectors when they are added, and the
      * embedding is: residual_affine.c. With NORM_BEFORE, both sublayers in each layer */
     bool affine;
     struct sphere_spec sphere; /* with NORM_BEFORE and norm.bare */
     uint32_t laurel_rank; /* with altup: of the learned residual beside attention (LAuReL, arXiv
                              2411.07501) */
-    /* the id whose embeddings of each layer are used for a token with a given row */
+    /* the id whose embeddings of each layer, or of n-grams, are of a token with a given row */
     uint32_t given_id;
     uint32_t n_added;       /* additional rows of each given one, for the first layers */
     bool learned_positions; /* a row per position is added to the embedding */

@@ -125,6 +125,11 @@ static inline struct mat_part loader_turned(struct mat_part p)
     p.row_stride = t.col_stride, p.col_stride = t.row_stride;
     return p;
 }
+/* Packs rows `want` of the table [rows, cols] of a role with a whole name, whose rows are in
+ * tensors one after the other: the name's second number is theirs, from 0 on. Plain numbers. NULL
+ * after an error. */
+struct weight *loader_pack_shards(struct loader *l, enum role role, int layer, int64_t rows,
+                                  uint32_t cols, struct slice want);
 /* Packs parts stacked by rows, as a matrix of `dtype`; or, each of one column, as an fp32 vector
  * with `plus` added. The parts are invalid afterwards. NULL after an error. */
 struct weight *loader_pack(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,

@@ -30,6 +30,7 @@ struct recur_spec {
     uint32_t gate_rank;
     float decay_floor;
     float beta_scale, gate_eps; /* MIXER_DELTA: factor of beta; of the norm with the gate */
+    bool gate_sigmoid;          /* MIXER_DELTA without by_key: z's sigmoid is the gate, not silu */
     bool conv_bias;             /* of the convolution */
     bool proj_bias;             /* biases of the matrices before and after */
     float dt_min, dt_max;
@@ -136,8 +137,12 @@ struct entries_spec {
 
 /* Block-sparse attention of layers that say so (MiniMax M3): an indexer with keys of `dim` numbers,
  * and a query for each key-value head, selects `top` blocks of `block` positions. See struct
- * select_keys. top 0: none. With as many selections as key-value heads; not with MIXER_MLA. */
+ * select_keys. top 0: none. With as many selections as key-value heads; not with MIXER_MLA.
+ *
+ * With `heads` (Qwen4-Exp) so many queries select for all key-value heads: top - 1 complete blocks,
+ * by the norms of the means of their keys, rotated as the block's first token, and the block that
+ * is not complete. */
 struct block_spec {
-    uint32_t dim, block, top, local;
+    uint32_t dim, block, top, local, heads;
 };
 #endif

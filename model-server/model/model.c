@@ -153,7 +153,8 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "attention to selected positions";
     else if (d->spec.q_growth.by_head && !d->ops->scale_heads)
         missing = "factors of heads that grow with the position";
-    else if (d->spec.mla.index.pool && !d->ops->pool_keys)
+    else if ((d->spec.mla.index.pool || d->spec.blocks.heads) &&
+             !(d->ops->pool_keys && d->ops->turn))
         missing = "attention to selected pools";
     else if (d->spec.entries.q_rank && !(d->ops->turn && d->ops->keep && d->ops->pool_keys &&
                                          d->ops->select_keys && d->ops->linear_heads))
@@ -177,6 +178,11 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "parallel residual streams";
     else if (d->spec.mix.n && !d->ops->mix)
         missing = "mixed residual streams";
+    else if (d->spec.mix.rank && !(d->ops->beside && d->ops->gate_norm))
+        missing = "residual streams joined by gates";
+    else if (d->spec.ngrams.most &&
+             !(d->ops->embed_ngrams && d->ops->root_dots && d->ops->gate_rows && d->ops->conv))
+        missing = "embeddings of n-grams";
     for (uint32_t i = 0; i < d->spec.n_layers; i++)
         if (d->spec.layers[i].merged && !d->ops->merge_attention)
             missing = "attention to two sources in one softmax";

@@ -8,7 +8,7 @@ const struct residual_ops *residual_of(const struct decoder_spec *s)
     if (s->altup.n)
         return &residual_altup;
     if (s->mix.n)
-        return &residual_mixed;
+        return s->mix.rank ? &residual_gated : &residual_mixed;
     if (s->affine)
         return &residual_affine;
     if (s->sphere.rate != 0)

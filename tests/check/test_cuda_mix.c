@@ -78,17 +78,22 @@ static void sublayers_are_those_of_the_cpu(void **state)
     close_side(g), close_side(c);
 }
 
-/* The beginning and the mean: x, then the streams. */
+/* The beginning, the addition by the first factors of the input, and the mean: x, then the
+ * streams. */
 static float *ends_of(struct side s, const float *in, uint32_t n)
 {
     enum { STREAMS = 4 };
     const size_t x = (size_t)ROWS * n;
     float *out = malloc(5 * x * sizeof(*out)), *dx = up(s, in, x * 4);
     float *streams = up(s, in + x, 4 * x * 4);
-    struct mix p = {.kind = MIX_MEAN, .n = STREAMS, .streams = streams};
+    float *factors = up(s, in, (size_t)ROWS * STREAMS * 4);
+    struct mix p = {.kind = MIX_MEAN, .n = STREAMS, .streams = streams, .factors = factors};
     s.ops->mix(s.d, dx, ROWS, n, &p);
     p.kind = MIX_SPREAD;
     s.ops->mix(s.d, dx, ROWS, n, &p);
+    p.kind = MIX_ADD;
+    s.ops->mix(s.d, dx, ROWS, n, &p);
+    s.ops->free(s.d, factors);
     down(s, out, dx, x * 4), down(s, out + x, streams, 4 * x * 4);
     return out;
 }

@@ -8,6 +8,7 @@ static const struct kv_layer layers[] = {{1, 32, 32, false, DIM}};
 
 struct inputs {
     uint32_t series; /* of keys, gates and biases */
+    bool plain;      /* without gates, biases and weights */
     float *q, *k, *weights, *gates, *bias;
     uint32_t pos[TOKENS], slots[TOKENS], blocks[N_BLOCKS];
 };
@@ -53,8 +54,10 @@ static void step(struct side s, const struct inputs *c, struct kv_cache *kv, flo
     float *gates = up(s, c->gates + first * wide, n * wide * 4);
     float *bias = up(s, c->bias, SIZE * wide * 4);
     uint32_t *top = up(s, NULL, (size_t)n * TOP * 4);
-    const struct pool_keys p = {
+    struct pool_keys p = {
         .dim = DIM, .size = SIZE, .series = c->series, .x = x, .gates = gates, .bias = bias};
+    if (c->plain)
+        p.gates = p.bias = NULL;
     const struct state_ref state = {cells, pool_floats(&p)};
     assert_int_equal(s.ops->step_begin(s.d, &b, &e), 0);
     s.ops->pool_keys(s.d, k, &state, &p);
@@ -65,7 +68,7 @@ static void step(struct side s, const struct inputs *c, struct kv_cache *kv, flo
                                              .block = SIZE,
                                              .pooled = true,
                                              .complete = c->series > 1,
-                                             .weights = w});
+                                             .weights = c->plain ? NULL : w});
     if (s.ops->step_end(s.d, &e))
         fail_msg("%s", e.msg);
     down(s, out->keys + (size_t)first * DIM, k, (size_t)n * DIM * 4);
@@ -110,10 +113,10 @@ static void assert_same_selections(const struct inputs *c, const struct result *
     assert_true(all > 0 && other <= all / 100); /* scores may be equal but for rounding */
 }
 
-static void check_pools(uint32_t series)
+static void check_pools(uint32_t series, bool plain)
 {
     static struct result want, got, parts;
-    struct inputs c = {.series = series};
+    struct inputs c = {.series = series, .plain = plain};
     inputs_make(&c);
     struct side g = open_side(gpu, ~0ull), h = open_side(cpu, ~0ull);
     run(h, &c, TOKENS, &want), run(g, &c, TOKENS, &got), run(g, &c, 23, &parts);
@@ -130,8 +133,9 @@ static void check_pools(uint32_t series)
 static void pools_are_those_of_the_cpu(void **state)
 {
     (void)state;
-    check_pools(1);
-    check_pools(2);
+    check_pools(1, false);
+    check_pools(2, false);
+    check_pools(1, true);
 }
 
 CUDA_TESTS(cmocka_unit_test(pools_are_those_of_the_cpu))

@@ -218,6 +218,25 @@ static void streams_begin_alike_and_end_as_their_mean(void **state)
     ops->close(d);
 }
 
+/* The factors of the result alone, as rows of their own. */
+static void results_are_added_by_their_factors(void **state)
+{
+    enum { STREAMS = 3, WIDE = 129 };
+    (void)state;
+    struct device *d = device(2, ~0ull);
+    struct rig r = rig_new(STREAMS, 0, false, WIDE);
+    float *was = copy_of(r.streams, (size_t)ROWS * STREAMS * WIDE);
+    run(d, &r, MIX_ADD);
+    assert_int_equal(mix_factors(&r.p), STREAMS);
+    for (size_t i = 0; i < (size_t)ROWS * STREAMS * WIDE; i++) {
+        const size_t row = i / WIDE, t = row / STREAMS;
+        const double more = (double)r.factors[row] * r.x[t * WIDE + i % WIDE];
+        assert_near(r.streams[i], was[i] + more, fabs(was[i]) + fabs(more));
+    }
+    free(was), rig_free(&r);
+    ops->close(d);
+}
+
 static void all_instruction_sets_give_the_same_bits(void **state)
 {
     (void)state;
@@ -245,6 +264,7 @@ int main(void)
         cmocka_unit_test(sublayers_read_and_write_streams),
         cmocka_unit_test(exchanges_are_doubly_stochastic),
         cmocka_unit_test(streams_begin_alike_and_end_as_their_mean),
+        cmocka_unit_test(results_are_added_by_their_factors),
         cmocka_unit_test(all_instruction_sets_give_the_same_bits),
     };
     rng = rng_new();

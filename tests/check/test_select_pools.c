@@ -5,7 +5,7 @@
 #include "tests/check/select_rig.h"
 
 /* A pool that is no multiple of a page */
-enum { POOL = 11, TOP = 9, INDEX_HEADS = 13, LIMIT = POOL * TOP - 1, QKV = (HEADS + 2) * DIM };
+enum { POOL = 11, TOP = 9, INDEX_HEADS = 13, LIMIT = POOL * TOP - 1 };
 static const struct kv_layer layers[] = {{1, DIM, DIM, false, INDEX}};
 static const struct select_kind kind = {.kv_heads = 1,
                                         .index_heads = INDEX_HEADS,
@@ -16,6 +16,17 @@ static const struct select_kind kind = {.kv_heads = 1,
                                         .weighted = true,
                                         .n_layers = 1,
                                         .layers = layers};
+
+/* One selection for several key-value heads, by heads of equal weight. */
+static const struct kv_layer grouped_layers[] = {{3, DIM, DIM, false, INDEX}};
+static const struct select_kind grouped = {.kv_heads = 3,
+                                           .index_heads = INDEX_HEADS,
+                                           .sets = 1,
+                                           .top = TOP,
+                                           .block = POOL,
+                                           .pooled = true,
+                                           .n_layers = 1,
+                                           .layers = grouped_layers};
 
 /* ---------------------------------------------------------------- selections */
 
@@ -31,7 +42,7 @@ static double want_score(const struct layer_case *c, uint32_t token, uint32_t po
         turned(c, token, c->q + at * INDEX, q);
         for (uint32_t i = 0; i < INDEX; i++)
             s += q[i] * k[i];
-        score += c->weights[at] * fmax(s, 0);
+        score += (c->weights ? c->weights[at] : 1) * fmax(s, 0);
     }
     return score;
 }
@@ -61,31 +72,32 @@ static void check_selection(const struct layer_case *c, uint32_t token, const ui
 static void check_sum(const struct layer_case *c, uint32_t token, uint32_t head,
                       const uint32_t *top, uint32_t n, const float *got)
 {
-    const float *q = c->qkv + (size_t)token * QKV + (size_t)head * DIM;
+    const size_t width = qkv_width(c->of), kv = head / (HEADS / c->of->kv_heads);
+    const float *q = c->qkv + token * width + (size_t)head * DIM;
     double sum[DIM] = {0}, all = 0;
     for (uint32_t key = 0, i = 0; key <= token; key++) {
         while (top && i < n && top[i] < key / POOL)
             i++;
         if (top && (i == n || top[i] != key / POOL))
             continue;
-        const float *k = c->qkv + (size_t)key * QKV + (size_t)HEADS * DIM;
+        const float *k = c->qkv + key * width + (HEADS + kv) * DIM;
+        const float *v = k + (size_t)c->of->kv_heads * DIM;
         double p = 0;
         for (uint32_t d = 0; d < DIM; d++)
             p += 0.3F * (double)q[d] * k[d];
         all += p = exp(p);
         for (uint32_t d = 0; d < DIM; d++)
-            sum[d] += p * k[DIM + d];
+            sum[d] += p * v[d];
     }
     for (uint32_t d = 0; d < DIM; d++)
         if (!(fabs(got[d] - sum[d] / all) < 1e-4))
             fail_msg("token %u, head %u: [%u] = %g, not %g", token, head, d, got[d], sum[d] / all);
 }
 
-static void agrees_with_double_precision(void **state)
+static void check_numbers(const struct select_kind *of)
 {
     struct layer_case c;
-    (void)state;
-    case_make(&c, &kind, KV_F32);
+    case_make(&c, of, KV_F32);
     struct result r = run(&c, 2, ~0ull, TOKENS);
     for (uint32_t t = 0; t < TOKENS; t += t < LIMIT - 1 ? 23 : t < LIMIT + POOL + 2 ? 1 : 13) {
         const uint32_t *top = t >= LIMIT ? r.top + (size_t)t * TOP : NULL;
@@ -99,16 +111,25 @@ static void agrees_with_double_precision(void **state)
     case_free(&c);
 }
 
+static void agrees_with_double_precision(void **state)
+{
+    (void)state;
+    check_numbers(&kind);
+    check_numbers(&grouped);
+}
+
 static void the_same_bits_however_it_is_computed(void **state)
 {
     (void)state;
     check_same_bits(&kind);
+    check_same_bits(&grouped);
 }
 
 static void up_to_the_limit_it_is_plain_attention(void **state)
 {
     (void)state;
     check_plain_attention(&kind, TOKENS / POOL + 2, LIMIT);
+    check_plain_attention(&grouped, TOKENS / POOL + 2, LIMIT);
 }
 
 /* ---------------------------------------------------------------- keys of pools */
@@ -137,7 +158,7 @@ static float *pooled(const float *k, const float *gates, const float *bias, uint
         const struct ragged b = {
             .n_tokens = n, .n_spans = 1, .pos = pos, .slots = slots, .spans = &span};
         p.x = k + (size_t)at * series * WIDE;
-        p.gates = gates + (size_t)at * series * WIDE;
+        p.gates = gates ? gates + (size_t)at * series * WIDE : NULL;
         assert_int_equal(ops->step_begin(d, &b, &e), 0);
         ops->pool_keys(d, out + (size_t)at * WIDE, &state, &p);
         assert_int_equal(ops->step_end(d, &e), 0);
@@ -158,18 +179,19 @@ static double pooled_number(const float *k, const float *gates, const float *bia
         return 0;
     for (uint32_t j = 0; j < n; j++) {
         const uint32_t at = t + 1 - n + j, own = series > 1 && j + SIZE >= n ? WIDE : 0;
-        const double w = exp((double)gates[at * wide + own + i] + bias[at % SIZE * wide + own + i]);
+        const double gate = gates ? gates[at * wide + own + i] : 0;
+        const double w = exp(gate + (bias ? bias[at % SIZE * wide + own + i] : 0));
         sum += w * k[at * wide + own + i], all += w;
     }
     return sum / all;
 }
 
-static void check_pools(uint32_t series)
+static void check_pools(uint32_t series, bool gated, bool biased)
 {
     const uint32_t n = series * LONG * WIDE;
-    float *k = rng_floats(&rng, n), *gates = rng_floats(&rng, n);
-    float *bias = rng_floats(&rng, series * SIZE * WIDE);
-    for (uint32_t i = 0; i < n; i++)
+    float *k = rng_floats(&rng, n), *gates = gated ? rng_floats(&rng, n) : NULL;
+    float *bias = biased ? rng_floats(&rng, series * SIZE * WIDE) : NULL;
+    for (uint32_t i = 0; gates && i < n; i++)
         gates[i] *= 2;
     float *whole = pooled(k, gates, bias, series, LONG, ~0ull);
     float *parts = pooled(k, gates, bias, series, 7, 0);
@@ -184,8 +206,26 @@ static void check_pools(uint32_t series)
 static void keys_of_pools_are_weighted_sums(void **state)
 {
     (void)state;
-    check_pools(1);
-    check_pools(2);
+    check_pools(1, true, true);
+    check_pools(2, true, true);
+}
+
+/* Without biases it is a mean; a bias far below the first one leaves the first key. */
+static void keys_of_pools_may_be_means_or_the_first(void **state)
+{
+    const uint32_t n = LONG * WIDE;
+    float *k = rng_floats(&rng, n), *bias = calloc((size_t)SIZE * WIDE, sizeof(*bias));
+    (void)state;
+    check_pools(1, false, false);
+    check_pools(1, true, false);
+    check_pools(2, false, true);
+    for (uint32_t i = WIDE; i < SIZE * WIDE; i++)
+        bias[i] = -1e30F;
+    float *first = pooled(k, NULL, bias, 1, 5, ~0ull);
+    for (uint32_t t = SIZE - 1; t < LONG; t += SIZE)
+        assert_memory_equal(first + (size_t)t * WIDE, k + (size_t)(t + 1 - SIZE) * WIDE,
+                            WIDE * sizeof(*k));
+    free(k), free(bias), free(first);
 }
 
 int main(void)
@@ -196,6 +236,7 @@ int main(void)
         cmocka_unit_test(the_same_bits_however_it_is_computed),
         cmocka_unit_test(up_to_the_limit_it_is_plain_attention),
         cmocka_unit_test(keys_of_pools_are_weighted_sums),
+        cmocka_unit_test(keys_of_pools_may_be_means_or_the_first),
     };
     return cmocka_run_group_tests_name("select pools", tests, NULL, NULL);
 }

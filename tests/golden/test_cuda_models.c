@@ -104,6 +104,8 @@ static const char *const dirs[] = {
     "build/golden/arch/longcat_flash",
     "build/golden/arch/hy_v4",
     "build/golden/arch/glm5_next",
+    "build/golden/arch/qwen4_exp_plain",
+    "build/golden/arch/qwen4_exp_vision",
     "build/golden/arch/deepseek_v4",
     "build/golden/arch/axk2",
     "build/golden/arch/mistral_large4",

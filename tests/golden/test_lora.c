@@ -115,6 +115,7 @@ static const char *const families[] = {
     "build/golden/arch/mamba",
     "build/golden/arch/jamba",
     "build/golden/arch/plamo2",
+    "build/golden/arch/qwen4_exp",
 };
 
 /* What the merged model says of the prompts takes the place of their expectations. */

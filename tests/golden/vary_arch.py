@@ -56,10 +56,10 @@ def rope_of(r, max_positions, dim, kinds):
     return p
 
 
-PARTIAL = {"glm", "glm4", "glm4_moe", "nemotron", "phi", "stablelm", "bamba", "gpt_neox", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text",
+PARTIAL = {"glm", "glm4", "glm4_moe", "nemotron", "phi", "stablelm", "bamba", "gpt_neox", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen4_exp_text",
            "minimax_m2", "apertus_", "persimmon", "phi3_"}
 PLAIN_ROPE = {"hunyuan_v1_dense", "hunyuan_v1_moe", "phi3", "phimoe", "gemma4_text", "gemma3_text", "olmo3", "ministral3",
-              "qwen3_5_text", "qwen3_5_moe_text"}
+              "qwen3_5_text", "qwen3_5_moe_text", "qwen4_exp_text"}
 ACTS = ["silu", "silu", "silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "relu2", "quick_gelu", "gelu_fast"]
 EPS = [1e-5, 1e-6, 1e-3, 0.05]
 
@@ -173,7 +173,7 @@ MUST = {  # without them the model would be large
     "index_topk", "index_n_heads", "index_head_dim", "expert_ffn_hidden_size", "mamba_dt_rank", "laurel_rank", "num_mtp_layers", "prefix_dense_intermediate_size", "chunk_size", "mamba_chunk_size", "router_jitter_noise",
 }
 RECURRENT = {"bamba", "granitemoehybrid", "falcon_h1", "mamba2", "mamba", "falcon_mamba", "jamba", "qwen3_next", "qwen3_5_text",
-             "qwen3_5_moe_text", "kimi_linear", "olmo_hybrid", "minimax", "bailing_hybrid"}
+             "qwen3_5_moe_text", "qwen4_exp_text", "kimi_linear", "olmo_hybrid", "minimax", "bailing_hybrid"}
 SLIDE, FULL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
 
 
@@ -250,6 +250,18 @@ def own(t, r, c, n, heads):
     if t == "mellum":  # transformers does not find `truncate` here either
         c["rope_parameters"] = {FULL: rope_of(r, 512, 0, ["yarn", "default"]), SLIDE: dict(rope_type="default", rope_theta=1e4)}
         c["rope_parameters"][FULL].pop("truncate", None)
+    if t == "qwen4_exp_text":
+        words = layer_types(r, t, n, [LINEAR, LINEAR, r.choice([FULL, "indexed_attention"])])
+        linear, ngram, each, block = [i + 1 for i, w in enumerate(words) if w == LINEAR], r.choice([2, 3, 3, 4]), r.choice([1, 2, 4]), r.choice([1, 3, 5, 16])
+        c |= dict(hc_count=r.choice([2, 3, 4, 8]), hc_lowrank=r.choice([5, 16, 40]), seed=r.choice([0, 1234, 99]), ngram_size=ngram, heads_per_ngram=each,
+                  ple_layer_ids=r.sample(linear, r.randrange(len(linear) + 1)), ple_embed_dim=(ngram - 1) * each * r.choice([4, 10]),
+                  ple_conv_kernel_size=r.choice([2, 3, 4, 8]), ngram_vocab_size_base=r.choice([2, 20, 100]), split_ngram_parts=r.choice([1, 2, 7]),
+                  make_ngram_vocab_size_divisible_by=r.choice([1, 14, 128]) * 7, indexer_n_heads=16, indexer_kv_heads=1, indexer_head_dim=r.choice([16, 24, 40]),
+                  indexer_budget=block * r.choice([1, 2, 4]), indexer_compress_ratio=block, norm_topk_prob=r.random() < 0.6,
+                  output_gate_type=r.choice([None, "silu", "sigmoid"]), eos_token_id=r.choice([2, 5, [11, 2]]))
+        c["layer_types"] = words
+        c["linear_num_value_heads"] = c["linear_num_key_heads"] * r.choice([1, 2])
+        c["head_dim"] = 16
     if t in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "olmo_hybrid"):
         c["layer_types"] = layer_types(r, t, n, [LINEAR, LINEAR, FULL])
         c["linear_num_value_heads"] = c["linear_num_key_heads"] * r.choice([1, 2])

@@ -269,7 +269,7 @@ void cpu_attend_top(struct device *d, const struct attn_call *c)
                         .top = c->p->top,
                         .n_top = c->p->n_top,
                         .unit = c->p->top_block ? c->p->top_block : 1,
-                        .by_head = c->p->top_block != 0,
+                        .by_head = c->p->top_block && !c->p->top_tail,
                         .every = c->p->entries};
     struct attn_call own = *c;
     struct places y;

@@ -114,14 +114,19 @@ static void exchange(const struct mix_job *j, size_t t, const float *m)
     }
 }
 
+static void add_row(const struct mix_job *j, size_t t, const float *by)
+{
+    for (uint32_t s = 0; s < j->p->n; s++)
+        j->d->kern.axpy(stream_at(j, t, s), j->x + t * j->n, by[s], j->n);
+}
+
 static void write_row(const struct mix_job *j, size_t t)
 {
-    const struct mix *p = j->p;
+    const uint32_t n = j->p->n;
     const float *f = factors_at(j, t);
-    if (p->rounds)
-        exchange(j, t, f + 2 * (size_t)p->n);
-    for (uint32_t s = 0; s < p->n; s++)
-        j->d->kern.axpy(stream_at(j, t, s), j->x + t * j->n, f[p->n + s], j->n);
+    if (j->p->rounds)
+        exchange(j, t, f + 2 * (size_t)n);
+    add_row(j, t, f + n);
 }
 
 static void mix_row(const struct mix_job *j, size_t t)
@@ -139,6 +144,9 @@ static void mix_row(const struct mix_job *j, size_t t)
         return;
     case MIX_WRITE:
         write_row(j, t);
+        return;
+    case MIX_ADD:
+        add_row(j, t, factors_at(j, t));
         return;
     case MIX_MEAN:
         for (uint32_t s = 0; s < n; s++)

@@ -37,6 +37,11 @@ static void add_token(struct open_pool *o, float logit, float key)
     o->any = true;
 }
 
+static float logit_of(const float *gate, const float *bias, size_t i)
+{
+    return (gate ? gate[i] : 0) + (bias ? bias[i] : 0);
+}
+
 /* Numbers from `c` on of the cell that a span reads; `before`: its tokens in earlier steps. */
 static void load_pools(const struct pooled_job *j, const struct span *s, uint32_t c, uint32_t n,
                        struct open_pools *o)
@@ -76,14 +81,15 @@ static void pool_span(const struct pooled_job *j, const struct span *s, uint32_t
     for (uint32_t t = 0; t < s->n; t++) {
         const uint32_t at = (before + t) % p->size;
         const size_t row = (s->first + t) * wide + c;
-        const float *x = p->x + row, *gate = p->gates + row, *bias = p->bias + at * wide + c;
+        const float *x = p->x + row, *gate = p->gates ? p->gates + row : NULL;
+        const float *bias = p->bias ? p->bias + at * wide + c : NULL;
         float *k = j->k + (size_t)(s->first + t) * p->dim + c;
         for (uint32_t i = 0; i < n; i++) {
             if (at == 0)
                 o.now[i] = o.next[i], o.next[i] = (struct open_pool){0};
-            add_token(&o.now[i], gate[own + i] + bias[own + i], x[own + i]);
+            add_token(&o.now[i], logit_of(gate, bias, own + i), x[own + i]);
             if (own)
-                add_token(&o.next[i], gate[i] + bias[i], x[i]);
+                add_token(&o.next[i], logit_of(gate, bias, i), x[i]);
             k[i] = at + 1 == p->size ? o.now[i].sum / o.now[i].weights : 0.0f;
         }
     }

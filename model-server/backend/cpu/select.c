@@ -94,7 +94,8 @@ static void add_heads(const struct select_job *j, const struct chooser *c, struc
             continue;
         }
         kern->act(s, s, NULL, pages * KV_PAGE, ACT_RELU);
-        kern->axpy(scores, s, p->weights[(size_t)c->row * p->n_heads + head + i], pages * KV_PAGE);
+        kern->axpy(scores, s, p->weights ? p->weights[(size_t)c->row * p->n_heads + head + i] : 1,
+                   pages * KV_PAGE);
     }
 }
 

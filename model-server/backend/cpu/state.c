@@ -1,9 +1,9 @@
 /* state.c - recurrent layers: the convolution, the recurrence and the gates of backend.h.
  *
- * A layer's part of a cell. Of a convolution: its last width - 1 inputs, [width - 1][channels].
- * Of a recurrence: for each head, panels of 16 values, [key_dim][16] floats each, so that a
- * thread reads contiguous memory; of RECUR_GATED one float for each value. Threads divide
- * sequences, and channels or heads of each. */
+ * A layer's part of a cell. Of a convolution: its last conv_before() inputs. Of a recurrence: for
+ * each head, panels of 16 values, [key_dim][16] floats each, so that a thread reads contiguous
+ * memory; of RECUR_GATED one float for each value. Threads divide sequences, and channels or heads
+ * of each. */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/mathf.h"
 #include <assert.h>
@@ -28,7 +28,7 @@ struct conv_job {
     uint32_t blocks; /* of channels */
 };
 
-uint64_t cpu_conv_floats(const struct conv *p) { return (uint64_t)(p->width - 1) * p->channels; }
+uint64_t cpu_conv_floats(const struct conv *p) { return (uint64_t)conv_before(p) * p->channels; }
 
 /* Input number `at` of the span; negative ones are in its cell, -1 being the last of them. */
 static const float *input(const struct conv_job *j, const struct span *s, int64_t at, uint32_t c)
@@ -37,7 +37,7 @@ static const float *input(const struct conv_job *j, const struct span *s, int64_
         return j->x + (size_t)(s->first + at) * j->x_stride + c;
     if (at_start(s))
         return zeros;
-    return cell(j->s, s->state_in) + (size_t)(j->p->width - 1 + at) * j->p->channels + c;
+    return cell(j->s, s->state_in) + (size_t)(conv_before(j->p) + at) * j->p->channels + c;
 }
 
 static void conv_token(const struct conv_job *j, size_t row, const float *const *in, uint32_t c,
@@ -60,11 +60,11 @@ static void conv_token(const struct conv_job *j, size_t row, const float *const 
 static void conv_span(const struct conv_job *j, const struct span *s, uint32_t c, uint32_t n)
 {
     const struct conv *p = j->p;
-    const int64_t before = p->width - 1;
+    const int64_t before = conv_before(p), apart = before / (p->width - 1);
     const float *in[CONV_MOST];
     for (uint32_t t = 0; t < s->n; t++) {
         for (uint32_t k = 0; k < p->width; k++)
-            in[k] = input(j, s, (int64_t)t - before + k, c);
+            in[k] = input(j, s, (int64_t)t - before + k * apart, c);
         conv_token(j, s->first + t, in, c, n);
     }
     float *out = cell(j->s, s->state_out) + c;

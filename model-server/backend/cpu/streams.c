@@ -116,6 +116,36 @@ void cpu_match_rows(struct device *d, float *y, const float *x, const float *lik
     pool_run(d->pool, match_some_rows, &j, rows, row_grain(n));
 }
 
+/* ---------------------------------------------------------------- likeness */
+
+struct dots_job {
+    const struct device *d;
+    float *y;
+    const float *a, *b;
+    uint32_t n;
+    float scale;
+};
+
+static void dot_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    static const float least = 1e-6f;
+    const struct dots_job *j = arg;
+    const size_t n = j->n;
+    (void)thread;
+    for (size_t t = begin; t < end; t++) {
+        const float x = j->d->kern.dot(j->a + t * n, j->b + t * n, j->n) * j->scale;
+        const float size = fabsf(x) > least ? fabsf(x) : least;
+        j->y[t] = x == 0 ? 0 : copysignf(sqrtf(size), x);
+    }
+}
+
+void cpu_root_dots(struct device *d, float *y, const float *a, const float *b, uint32_t rows,
+                   uint32_t n, float scale)
+{
+    struct dots_job j = {d, y, a, b, n, scale};
+    pool_run(d->pool, dot_rows, &j, rows, row_grain(n));
+}
+
 /* ---------------------------------------------------------------- side by side */
 
 struct beside_job {

@@ -2,7 +2,7 @@
 #include "model-server/backend/cuda/cuda.h"
 #include <assert.h>
 
-uint64_t cuda_conv_floats(const struct conv *p) { return (uint64_t)(p->width - 1) * p->channels; }
+uint64_t cuda_conv_floats(const struct conv *p) { return (uint64_t)conv_before(p) * p->channels; }
 
 void cuda_conv(struct device *d, float *y, const float *x, uint32_t x_stride,
                const struct state_ref *s, const struct conv *p)
@@ -18,6 +18,7 @@ void cuda_conv(struct device *d, float *y, const float *x, uint32_t x_stride,
                           .x_stride = x_stride,
                           .channels = p->channels,
                           .width = p->width,
+                          .before = conv_before(p),
                           .silu = p->silu,
                           .sums = p->sums > 1 ? p->sums : 1,
                           .tokens = d->batch->n_tokens,

@@ -25,6 +25,14 @@ void cuda_match_rows(struct device *d, float *y, const float *x, const float *li
         RECORD(d, match_launch, args);
 }
 
+void cuda_root_dots(struct device *d, float *y, const float *a, const float *b, uint32_t rows,
+                    uint32_t n, float scale)
+{
+    struct dots_args args = {y, a, b, rows, n, scale, 0};
+    if (rows)
+        RECORD(d, dots_launch, args);
+}
+
 void cuda_beside(struct device *d, float *y, const float *a, const float *b, uint32_t rows,
                  uint32_t n)
 {

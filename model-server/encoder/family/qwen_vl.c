@@ -173,7 +173,7 @@ const struct encoder_family family_qwen3_omni = {
 };
 const struct encoder_family family_qwen3_vl = {
     .types = (const char *const[]){"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe",
-                                   "cohere_compass", NULL},
+                                   "qwen4_exp", "cohere_compass", NULL},
     .names =
         {.names =
              {NAMES_QWEN, [W_UP] = BOTH("blocks.*.mlp.linear_fc1"),

@@ -11,7 +11,8 @@ static enum mixer_kind mixer_of(struct config *c, const cJSON *word, enum mixer_
     for (size_t i = 0; i < sizeof(recurrences) / sizeof(recurrences[0]); i++)
         if (strcmp(w, recurrences[i]) == 0)
             return recurrent;
-    if (strcmp(w, "full_attention") != 0 && strcmp(w, "attention") != 0)
+    if (strcmp(w, "full_attention") != 0 && strcmp(w, "attention") != 0 &&
+        strcmp(w, "indexed_attention") != 0)
         config_fail(c, "layers of type `%.40s` are not supported", w);
     return MIXER_ATTENTION;
 }

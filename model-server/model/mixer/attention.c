@@ -163,6 +163,7 @@ static struct attn weighs(const struct decoder *d, const struct attention *a, ui
                          .top = a->index ? d->scratch.top : NULL,
                          .n_top = m->blocks.top,
                          .top_block = m->blocks.block,
+                         .top_tail = m->blocks.heads != 0,
                          .both = m->both_ways,
                          .mutual = ls->mutual};
 }
@@ -233,7 +234,7 @@ const struct sublayer_ops mixer_attention = {.name = "attention",
                                              .width = width,
                                              .load = attention_load,
                                              .free = attention_free,
-                                             .stateless = layer_stateless,
+                                             .stateless = block_index_stateless,
                                              .store = store,
                                              .forward = forward,
                                              .kv = attention_keeps};

@@ -261,6 +261,7 @@ static void recur(struct decoder *d, const struct delta *y, float *o, float *x,
 static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
 {
     const struct delta *y = self;
+    const bool sigmoid = by_key(d) || d->spec.recur.gate_sigmoid;
     const uint32_t t = s->tokens;
     float *in = work_take(&s->work, t, in_width(d)), *x = work_take(&s->work, t, channels(d));
     float *o = work_take(&s->work, t, recur_values(d));
@@ -272,7 +273,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     short_conv_run(d, &y->conv, x, in, in_width(d));
     recur(d, y, o, x, &g, work);
     d->ops->gate_norm(d->dev, o, recur_values(d), t, recur_values(d),
-                      &(struct gate_norm){.kind = by_key(d) ? GATE_SIGMOID : GATE_SILU,
+                      &(struct gate_norm){.kind = sigmoid ? GATE_SIGMOID : GATE_SILU,
                                           .gate = g.z,
                                           .stride = g.z_stride,
                                           .w = y->norm,

@@ -180,6 +180,22 @@ def qwen3_vl_moe():
     return qwen(config, Qwen3VLMoeForConditionalGeneration, PIXELS_3)
 
 
+def qwen4_exp():
+    """Two layers have tables of n-grams, which read the picture's id; of 14 blocks and more a token selects 4."""
+    from transformers import Qwen4ExpConfig, Qwen4ExpForConditionalGeneration
+
+    text = TEXT | dict(
+        num_hidden_layers=3, layer_types=["linear_attention", "indexed_attention", "linear_attention"], linear_num_key_heads=2,
+        linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
+        shared_expert_intermediate_size=16, hc_count=2, hc_lowrank=6, ple_layer_ids=[1, 3], heads_per_ngram=2, ngram_vocab_size_base=20,
+        make_ngram_vocab_size_divisible_by=4, split_ngram_parts=1, indexer_n_heads=12, indexer_kv_heads=1, indexer_head_dim=8, indexer_budget=16,
+        indexer_compress_ratio=4, eos_token_id=2, rope_parameters=ROPE_2 | {"mrope_interleaved": True, "partial_rotary_factor": 1.0},
+    )
+    seen = {k: v for k, v in SEEN_3.items() if k != "deepstack_visual_indexes"} | dict(depth=2)
+    config = Qwen4ExpConfig(text_config=text, vision_config=seen, tie_word_embeddings=True, **QWEN)
+    return qwen(config, Qwen4ExpForConditionalGeneration, PIXELS_3)
+
+
 def cohere_compass():
     from transformers import CohereCompassConfig, CohereCompassForConditionalGeneration
     from transformers.models.cohere_compass.image_processing_pil_cohere_compass import CohereCompassImageProcessorPil
@@ -595,4 +611,5 @@ CASES = {
     "qwen2_vl": (qwen2_vl, None, typed),
     "qwen3_vl_moe": (qwen3_vl_moe, None, typed),
     "cohere_compass": (cohere_compass, None, typed),
+    "qwen4_exp": (qwen4_exp, None, typed),
 }

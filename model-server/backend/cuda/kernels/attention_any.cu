@@ -82,7 +82,8 @@ static __device__ float any_score(const attn_args &a, float dot, uint32_t head, 
 static __device__ const uint32_t *selected(const attn_args &a, uint32_t row, uint32_t kv_head,
                                            uint32_t end)
 {
-    const size_t set = a.top_block ? (size_t)row * a.n_kv_heads + kv_head : row;
+    const bool by_head = a.top_block && !a.top_tail;
+    const size_t set = by_head ? (size_t)row * a.n_kv_heads + kv_head : row;
     const uint32_t whole = a.n_top * (a.top_block ? a.top_block : 1) - (a.top_tail ? 1 : 0);
     return a.top && end > whole ? a.top + set * a.n_top : NULL;
 }

@@ -89,7 +89,7 @@ static __device__ __forceinline__ void weighted_sum(const streams_args &a, const
 static __device__ __forceinline__ void write_element(const streams_args &a, const float *f,
                                                      uint32_t i)
 {
-    const uint32_t n = a.streams_n;
+    const uint32_t n = a.streams_n, first = a.kind == MIX_ADD ? 0 : n; /* of the result's factors */
     const float x = a.x[(size_t)blockIdx.x * a.n + i];
     float *at = a.streams + (size_t)blockIdx.x * n * a.n + i, was[MIX_MOST];
 #pragma unroll
@@ -103,7 +103,7 @@ static __device__ __forceinline__ void write_element(const streams_args &a, cons
             if (a.rounds && from < n && s < n)
                 sum = fmaf(was[from], f[2 * n + from * n + s], sum);
         if (s < n)
-            at[(size_t)s * a.n] = fmaf(x, f[n + s], sum);
+            at[(size_t)s * a.n] = fmaf(x, f[first + s], sum);
     }
 }
 
@@ -119,7 +119,7 @@ static __global__ void __launch_bounds__(THREADS) streams_kernel(streams_args a)
             f[threadIdx.x] = 1.0f / (float)a.streams_n;
         __syncthreads();
         weighted_sum(a, f);
-    } else if (a.kind == MIX_WRITE) {
+    } else if (a.kind == MIX_WRITE || a.kind == MIX_ADD) {
         const float *own = a.factors + (size_t)blockIdx.x * a.count;
         for (uint32_t i = threadIdx.x; i < a.count; i += THREADS)
             f[i] = own[i];

@@ -19,6 +19,12 @@ struct open_pool {
     }
 };
 
+/* Of number i of a token's gates and number b of the biases. */
+static __device__ __forceinline__ float logit_of(const pooled_args &a, size_t i, size_t b)
+{
+    return (a.gates ? a.gates[i] : 0.0f) + (a.bias ? a.bias[b] : 0.0f);
+}
+
 static __device__ open_pool load_pool(const float *cell, uint32_t dim)
 {
     return open_pool{cell[0], cell[dim], cell[2 * (size_t)dim]};
@@ -50,9 +56,9 @@ static __global__ void __launch_bounds__(THREADS) pooled_kernel(pooled_args a)
         const size_t i = (s.first + t) * wide + c, b = at * wide + c;
         if (at == 0)
             pool = next, next = open_pool{};
-        pool.add(a.gates[i + own] + a.bias[b + own], a.x[i + own]);
+        pool.add(logit_of(a, i + own, b + own), a.x[i + own]);
         if (own)
-            next.add(a.gates[i] + a.bias[b], a.x[i]);
+            next.add(logit_of(a, i, b), a.x[i]);
         a.k[(size_t)(s.first + t) * a.dim + c] = at + 1 == a.size ? pool.sum / pool.weights : 0.0f;
     }
     float *to = a.base + s.state_out * a.stride + c;

@@ -40,6 +40,21 @@ struct embed_args {
 };
 launch_fn embed_launch;
 
+/* See embed_ngrams() in backend.h (ngrams.cu). */
+struct ngrams_args {
+    uint32_t *rows; /* [tokens][n] */
+    float *base;
+    const uint32_t *ids;
+    const struct ngram_table *tables;
+    const struct span_view *spans;
+    const uint32_t *span_of;
+    size_t stride; /* of the cells */
+    uint64_t by[NGRAM_IDS];
+    uint32_t most, n, end, tokens, n_spans, reserved;
+};
+launch_fn ngrams_launch;      /* rows */
+launch_fn ngrams_keep_launch; /* then stores the ids that the next step needs */
+
 struct give_args {
     float *y;
     const float *x;
@@ -142,6 +157,15 @@ struct match_args {
     uint32_t rows, n, add, reserved;
 };
 launch_fn match_launch;
+
+struct dots_args {
+    float *y;
+    const float *a, *b;
+    uint32_t rows, n;
+    float scale;
+    uint32_t reserved;
+};
+launch_fn dots_launch;
 
 struct beside_args {
     float *y;
@@ -324,7 +348,8 @@ struct conv_args {
     const uint32_t *span_of;
     size_t stride; /* of the cells */
     uint32_t x_stride, channels, width, silu, tokens, n_spans;
-    uint32_t sums; /* at least 1 */
+    uint32_t before; /* conv_before() */
+    uint32_t sums;   /* at least 1 */
 };
 launch_fn conv_launch;      /* y */
 launch_fn conv_keep_launch; /* then stores the inputs that the next step needs */

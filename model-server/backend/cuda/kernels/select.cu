@@ -115,7 +115,7 @@ static __global__ void __launch_bounds__(SCORE_THREADS) index_score_kernel(selec
             if (a.by_head)
                 a.scores[((size_t)blockIdx.y * a.sets + first + h) * a.pitch + base + key] = dot;
             else
-                sum = fmaf(a.weights[at + h], dot < 0.0f ? 0.0f : dot, sum);
+                sum = fmaf(a.weights ? a.weights[at + h] : 1.0f, dot < 0.0f ? 0.0f : dot, sum);
         }
     }
     if (a.by_head)

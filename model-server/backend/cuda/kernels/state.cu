@@ -20,7 +20,7 @@ static __device__ __forceinline__ float conv_input(const conv_args &a, const spa
     if (at_start(s))
         return 0.0f;
     const float *cell = a.base + s.state_in * a.stride;
-    return cell[(size_t)((int)a.width - 1 + at) * a.channels + c];
+    return cell[(size_t)((int)a.before + at) * a.channels + c];
 }
 
 /* grid: (tokens, channels / THREADS, sums) */
@@ -29,13 +29,14 @@ static __global__ void __launch_bounds__(THREADS) conv_kernel(conv_args a)
     depend();
     const uint32_t c = blockIdx.y * THREADS + threadIdx.x;
     const span_view s = a.spans[a.span_of[blockIdx.x]];
-    const int t = (int)(blockIdx.x - s.first), before = (int)a.width - 1;
+    const int t = (int)(blockIdx.x - s.first), before = (int)a.before;
+    const int last = (int)a.width - 1, apart = before / last;
     if (c >= a.channels)
         return;
     const float *w = a.w + (size_t)blockIdx.z * a.width * a.channels + c;
     float sum = a.bias ? a.bias[c] : 0.0f;
-    for (int j = 0; j <= before; j++)
-        sum = fmaf(w[(size_t)j * a.channels], conv_input(a, s, t - before + j, c), sum);
+    for (int j = 0; j <= last; j++)
+        sum = fmaf(w[(size_t)j * a.channels], conv_input(a, s, t - before + j * apart, c), sum);
     a.y[((size_t)blockIdx.z * a.tokens + blockIdx.x) * a.channels + c] = a.silu ? math_act(sum, ACT_SILU) : sum;
 }
 
@@ -52,7 +53,7 @@ static __global__ void __launch_bounds__(THREADS) conv_keep_kernel(conv_args a)
     depend();
     const uint32_t c = blockIdx.y * THREADS + threadIdx.x;
     const span_view s = a.spans[blockIdx.x];
-    const int before = (int)a.width - 1;
+    const int before = (int)a.before;
     if (c >= a.channels)
         return;
     float *cell = a.base + s.state_out * a.stride + c;

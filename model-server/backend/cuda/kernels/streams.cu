@@ -88,6 +88,26 @@ extern "C" cudaError_t match_launch(const struct launch *l, const void *args)
 }
 
 /* grid: (rows) */
+static __global__ void __launch_bounds__(THREADS) dots_kernel(dots_args a)
+{
+    float *sums = dynamic_shared<float>();
+    depend();
+    const float *x = a.a + (size_t)blockIdx.x * a.n, *y = a.b + (size_t)blockIdx.x * a.n;
+    float sum = 0.0f;
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
+        sum = fmaf(x[i], y[i], sum);
+    sum = block_sum(sum, sums) * a.scale;
+    if (threadIdx.x == 0)
+        a.y[blockIdx.x] = sum == 0.0f ? 0.0f : copysignf(sqrtf(fmaxf(fabsf(sum), 1e-6f)), sum);
+}
+
+extern "C" cudaError_t dots_launch(const struct launch *l, const void *args)
+{
+    const dots_args *a = (const dots_args *)args;
+    return launch(dots_kernel, a->rows, THREADS, WARPS * sizeof(float), l->stream, l->overlap, *a);
+}
+
+/* grid: (rows) */
 static __global__ void __launch_bounds__(THREADS) beside_kernel(beside_args a)
 {
     depend();

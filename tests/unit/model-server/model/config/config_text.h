@@ -111,6 +111,14 @@ static inline int configure(const char *keys, const char *base, struct decoder_s
     "\"model_type\":\"glm5_next_text\",\"q_lora_rank\":24,\"moe_intermediate_size\":32,"           \
     "\"layer_types\":[\"linear_attention\",\"indexed_attention\"]," SIZES
 
+#define QWEN4                                                                                      \
+    "\"model_type\":\"qwen4_exp_text\",\"head_dim\":16,\"moe_intermediate_size\":32,"              \
+    "\"shared_expert_intermediate_size\":32,\"linear_num_key_heads\":2,"                           \
+    "\"linear_num_value_heads\":4,\"linear_key_head_dim\":16,\"linear_value_head_dim\":16,"        \
+    "\"layer_types\":[\"linear_attention\",\"full_attention\"],\"indexer_n_heads\":4,"             \
+    "\"indexer_kv_heads\":1,\"indexer_head_dim\":16,\"indexer_budget\":32,"                        \
+    "\"indexer_compress_ratio\":8,\"eos_token_id\":2,\"ple_layer_ids\":[1]," SIZES
+
 #define DEEPSEEK_V4                                                                                \
     "\"model_type\":\"deepseek_v4\",\"num_key_value_heads\":1,\"head_dim\":64,"                    \
     "\"qk_rope_head_dim\":16,\"o_groups\":2," SIZES
