@@ -40,6 +40,7 @@ static const struct family families[] = {
     {MADE "deepseek_v4", true},
     {MADE "axk2", true},
     {MADE "mistral_large4", true, 2},
+    {MADE "dots3_note", true},
     {MADE "step3p7", true},
     {MADE "molmo2", false},
 };

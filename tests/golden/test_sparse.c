@@ -10,7 +10,8 @@ static const char *const dirs[] = {
     "build/golden/arch/deepseek_v32", "build/golden/arch/glm_moe_dsa",
     "build/golden/arch/minimax_m3",   "build/golden/arch/hy_v4",
     "build/golden/arch/glm5_next",    "build/golden/arch/deepseek_v4",
-    "build/golden/arch/axk2",         "build/golden/arch/mistral_large4"};
+    "build/golden/arch/axk2",         "build/golden/arch/mistral_large4",
+    "build/golden/arch/dots3_note"};
 static int not_made;
 
 static bool open_made(const char *dir, struct golden *g, struct bench *b)
