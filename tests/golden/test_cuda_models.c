@@ -109,6 +109,7 @@ static const char *const dirs[] = {
     "build/golden/arch/deepseek_v4",
     "build/golden/arch/axk2",
     "build/golden/arch/mistral_large4",
+    "build/golden/arch/dots3_note",
     "build/golden/arch/step3p7",
     "build/golden/arch/molmo2",
     "build/golden/arch/muse_glimmer",

@@ -94,6 +94,7 @@ static const char *const families[] = {
     "arch/deepseek_v2",
     "arch/deepseek_v3_noq",
     "build/golden/arch/mistral_large4",
+    "build/golden/arch/dots3_note",
     "arch/gemma4_text",
     "arch/qwen3_next",
     "arch/qwen3_5_text",

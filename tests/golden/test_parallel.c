@@ -41,6 +41,7 @@ static const struct family families[] = {
     {MADE "axk2", true},
     {MADE "mistral_large4", true, 2},
     {MADE "qwen4_exp", true},
+    {MADE "dots3_note", true},
     {MADE "step3p7", true},
     {MADE "molmo2", false},
 };

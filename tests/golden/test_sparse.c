@@ -11,7 +11,7 @@ static const char *const dirs[] = {
     "build/golden/arch/minimax_m3",   "build/golden/arch/hy_v4",
     "build/golden/arch/glm5_next",    "build/golden/arch/deepseek_v4",
     "build/golden/arch/axk2",         "build/golden/arch/mistral_large4",
-    "build/golden/arch/qwen4_exp"};
+    "build/golden/arch/qwen4_exp",    "build/golden/arch/dots3_note"};
 static int not_made;
 
 static bool open_made(const char *dir, struct golden *g, struct bench *b)
