@@ -70,6 +70,34 @@ def test_vectors_and_scores(name, shards):
         assert rows(s, input=pages) == seen, "by new shards"
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_an_adapter_also_changes_the_last_matrix(shards):
+    """colpali-engine's adapters: a request names it, and others beside it use the base."""
+    folder, g = PAGES / "engine_colqwen2_5", want("engine_colqwen2_5")
+    page = {"image": url(g["pictures"][0])}
+    with Service(folder, shards, [*ARGS, "--lora-adapters", f"tuned={folder / 'adapter'}"]) as s:
+        query = rows(s, input=g["query"], input_type="query", model="tuned")[0]
+        near(query, g["adapted_query"])
+        near(rows(s, input=[page], model="tuned")[0], g["adapted_page"])
+        near(rows(s, input=[page])[0], g["page_vectors"][0])
+        near(rows(s, input=g["query"], input_type="query")[0], g["query_vectors"])
+        best = sum(max(sum(a * b for a, b in zip(x, y)) for y in g["adapted_page"]) for x in g["adapted_query"])
+        r = s.post("/v1/rerank", {"query": g["query"], "documents": [page], "model": "tuned"}).json()["results"]
+        near([[r[0]["relevance_score"]]], [[best]], 1e-4)
+        s.kill_shard()
+        assert rows(s, input=g["query"], input_type="query", model="tuned")[0] == query
+
+
+def test_half_an_adapter(tmp_path):
+    shutil.copytree(PAGES / "engine_colqwen2_5/adapter", tmp_path / "a")
+    weights = (tmp_path / "a/adapter_model.safetensors").read_bytes()
+    (tmp_path / "a/adapter_model.safetensors").write_bytes(weights.replace(b"custom_text_proj.lora_B", b"custom_text_prxj.lora_B"))
+    with pytest.raises(Exception) as e:
+        with Service(PAGES / "engine_colqwen2_5", args=["--lora-adapters", f"tuned={tmp_path / 'a'}"]):
+            pass
+    assert "`custom_text_proj` has an A or a B alone" in str(e.value)
+
+
 @pytest.fixture(scope="module")
 def colqwen2():
     with Service(PAGES / "colqwen2", args=[*ARGS, "--max-images", 3]) as s:
@@ -110,8 +138,7 @@ def test_tei_has_an_error_of_its_own(colqwen2):
     assert r.status_code in (400, 413, 422) and "unsupported image" in r.json()["error"], r.text
 
 
-def test_a_page_of_any_kind(colqwen2):
-    """A cut query keeps its beginning."""
+def test_a_cut_query_keeps_its_beginning(colqwen2):
     g = want("colqwen2")
     whole = rows(colqwen2, "/pooling", input=g["query"], input_type="query")[0]
     cut = rows(colqwen2, "/pooling", input=g["query"], input_type="query", truncate_prompt_tokens=9)[0]
@@ -129,7 +156,6 @@ def changed(tmp_path, name, file, change):
 def test_prompts_of_the_class(tmp_path):
     """Without its words in the files a class of transformers has its own, and one of colpali-engine reads none."""
     g = want("colqwen2")
-    (PAGES / "colqwen2").stat()
     with Service(changed(tmp_path, "colqwen2", "processor_config.json", lambda j: {"query_prefix": None})) as s:
         assert len(rows(s, input=g["query"], input_type="query")[0]) == g["query_tokens"] + len("Query: ") - len("Find: ")
 
