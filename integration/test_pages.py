@@ -70,6 +70,44 @@ def test_vectors_and_scores(name, shards):
         assert rows(s, input=pages) == seen, "by new shards"
 
 
+def rename(path, names):
+    """The same file of tensors, with other names; what they begin with, in order."""
+    data = path.read_bytes()
+    (n,) = struct.unpack("<Q", data[:8])
+    header = {}
+    for name, what in json.loads(data[8 : 8 + n]).items():
+        first = next((old for old in names if name.startswith(old)), "")
+        header[names.get(first, "") + name[len(first) :]] = what
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + n :])
+
+
+@pytest.mark.parametrize(
+    "name, names",
+    [
+        # of the class in colpali-engine, whose prompts are equal
+        ("colmodernvbert", {"vlm.": "model.", "embedding_proj_layer": "custom_text_proj"}),
+        # as older versions wrote them
+        ("colqwen2", {"vlm.language_model.": "vlm.model."}),
+        ("colqwen2", {"vlm.language_model.": "vlm.model.language_model.", "vlm.visual.": "vlm.model.visual."}),
+        ("colpali", {"vlm.vision_tower.": "vlm.vision_tower.vision_model."}),
+        ("engine_colqwen2_5", {"language_model.": "model."}),
+        ("engine_colpali", {"model.model.language_model.": "model.language_model.model.", "model.model.vision_tower.": "model.vision_tower.vision_model.",
+                            "model.model.": "model."}),
+    ],
+)
+def test_names_of_other_versions(tmp_path, name, names):
+    g, folder = want(name), tmp_path / name
+    shutil.copytree(PAGES / name, folder)
+    rename(folder / "model.safetensors", names)
+    if name == "colmodernvbert":
+        config = json.loads((folder / "config.json").read_text())["vlm_config"]
+        (folder / "config.json").write_text(json.dumps(config | {"architectures": ["ColModernVBert"]}))
+    with Service(folder, args=ARGS) as s:
+        near(rows(s, input=g["query"], input_type="query")[0], g["query_vectors"])
+        near(rows(s, input=[{"image": url(g["pictures"][0])}])[0], g["page_vectors"][0])
+
+
 @pytest.mark.parametrize("shards", [1, 2])
 def test_an_adapter_also_changes_the_last_matrix(shards):
     """colpali-engine's adapters: a request names it, and others beside it use the base."""
