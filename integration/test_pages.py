@@ -70,6 +70,72 @@ def test_vectors_and_scores(name, shards):
         assert rows(s, input=pages) == seen, "by new shards"
 
 
+def rename(path, names):
+    """The same file of tensors, with other names; what they begin with, in order."""
+    data = path.read_bytes()
+    (n,) = struct.unpack("<Q", data[:8])
+    header = {}
+    for name, what in json.loads(data[8 : 8 + n]).items():
+        first = next((old for old in names if name.startswith(old)), "")
+        header[names.get(first, "") + name[len(first) :]] = what
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + n :])
+
+
+@pytest.mark.parametrize(
+    "name, names",
+    [
+        # of the class in colpali-engine, whose prompts are equal
+        ("colmodernvbert", {"vlm.": "model.", "embedding_proj_layer": "custom_text_proj"}),
+        # as older versions wrote them
+        ("colqwen2", {"vlm.language_model.": "vlm.model."}),
+        ("colqwen2", {"vlm.language_model.": "vlm.model.language_model.", "vlm.visual.": "vlm.model.visual."}),
+        ("colpali", {"vlm.vision_tower.": "vlm.vision_tower.vision_model."}),
+        ("engine_colqwen2_5", {"language_model.": "model."}),
+        ("engine_colpali", {"model.model.language_model.": "model.language_model.model.", "model.model.vision_tower.": "model.vision_tower.vision_model.",
+                            "model.model.": "model."}),
+    ],
+)
+def test_names_of_other_versions(tmp_path, name, names):
+    g, folder = want(name), tmp_path / name
+    shutil.copytree(PAGES / name, folder)
+    rename(folder / "model.safetensors", names)
+    if name == "colmodernvbert":
+        config = json.loads((folder / "config.json").read_text())["vlm_config"]
+        (folder / "config.json").write_text(json.dumps(config | {"architectures": ["ColModernVBert"]}))
+    with Service(folder, args=ARGS) as s:
+        near(rows(s, input=g["query"], input_type="query")[0], g["query_vectors"])
+        near(rows(s, input=[{"image": url(g["pictures"][0])}])[0], g["page_vectors"][0])
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_an_adapter_also_changes_the_last_matrix(shards):
+    """colpali-engine's adapters: a request names it, and others beside it use the base."""
+    folder, g = PAGES / "engine_colqwen2_5", want("engine_colqwen2_5")
+    page = {"image": url(g["pictures"][0])}
+    with Service(folder, shards, [*ARGS, "--lora-adapters", f"tuned={folder / 'adapter'}"]) as s:
+        query = rows(s, input=g["query"], input_type="query", model="tuned")[0]
+        near(query, g["adapted_query"])
+        near(rows(s, input=[page], model="tuned")[0], g["adapted_page"])
+        near(rows(s, input=[page])[0], g["page_vectors"][0])
+        near(rows(s, input=g["query"], input_type="query")[0], g["query_vectors"])
+        best = sum(max(sum(a * b for a, b in zip(x, y)) for y in g["adapted_page"]) for x in g["adapted_query"])
+        r = s.post("/v1/rerank", {"query": g["query"], "documents": [page], "model": "tuned"}).json()["results"]
+        near([[r[0]["relevance_score"]]], [[best]], 1e-4)
+        s.kill_shard()
+        assert rows(s, input=g["query"], input_type="query", model="tuned")[0] == query
+
+
+def test_half_an_adapter(tmp_path):
+    shutil.copytree(PAGES / "engine_colqwen2_5/adapter", tmp_path / "a")
+    weights = (tmp_path / "a/adapter_model.safetensors").read_bytes()
+    (tmp_path / "a/adapter_model.safetensors").write_bytes(weights.replace(b"custom_text_proj.lora_B", b"custom_text_prxj.lora_B"))
+    with pytest.raises(Exception) as e:
+        with Service(PAGES / "engine_colqwen2_5", args=["--lora-adapters", f"tuned={tmp_path / 'a'}"]):
+            pass
+    assert "`custom_text_proj` has an A or a B alone" in str(e.value)
+
+
 @pytest.fixture(scope="module")
 def colqwen2():
     with Service(PAGES / "colqwen2", args=[*ARGS, "--max-images", 3]) as s:
@@ -110,8 +176,7 @@ def test_tei_has_an_error_of_its_own(colqwen2):
     assert r.status_code in (400, 413, 422) and "unsupported image" in r.json()["error"], r.text
 
 
-def test_a_page_of_any_kind(colqwen2):
-    """A cut query keeps its beginning."""
+def test_a_cut_query_keeps_its_beginning(colqwen2):
     g = want("colqwen2")
     whole = rows(colqwen2, "/pooling", input=g["query"], input_type="query")[0]
     cut = rows(colqwen2, "/pooling", input=g["query"], input_type="query", truncate_prompt_tokens=9)[0]
@@ -129,7 +194,6 @@ def changed(tmp_path, name, file, change):
 def test_prompts_of_the_class(tmp_path):
     """Without its words in the files a class of transformers has its own, and one of colpali-engine reads none."""
     g = want("colqwen2")
-    (PAGES / "colqwen2").stat()
     with Service(changed(tmp_path, "colqwen2", "processor_config.json", lambda j: {"query_prefix": None})) as s:
         assert len(rows(s, input=g["query"], input_type="query")[0]) == g["query_tokens"] + len("Query: ") - len("Find: ")
 

@@ -1,4 +1,5 @@
 #include "model-server/model/encode.h"
+#include "model-server/model/lora/adapters.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -335,6 +336,22 @@ static int sparse_pass(struct encoder *c, const struct model_text *texts, uint32
         c->d, &b, &(struct logit_reader){take_logits, &p, out ? c->logits : NULL}, e);
 }
 
+/* What adapters add to the rows of their texts: out [rows][row_width] of the pass. */
+static void add_heads(const struct encoder *c, const struct model_text *texts, uint32_t n,
+                      float *out)
+{
+    const float *x = c->rows;
+    for (uint32_t i = 0; c->d->adapters && i < n; i++) {
+        const uint32_t rows = model_text_rows(&texts[i]);
+        const struct lora_head *h =
+            texts[i].adapter ? adapters_head(c->d->adapters, texts[i].adapter) : NULL;
+        if (h)
+            lora_head_add(h, x, rows, out);
+        x += (size_t)rows * c->head.hidden;
+        out += (size_t)rows * c->head.row_width;
+    }
+}
+
 static int pass(struct encoder *c, const struct model_text *texts, uint32_t n, uint32_t tokens,
                 bool all, float *out, struct err *e)
 {
@@ -354,10 +371,12 @@ static int pass(struct encoder *c, const struct model_text *texts, uint32_t n, u
         rows = choose_rows(c, texts, n, &b);
     if (decoder_encode_few(c->d, &b, row ? &last : NULL, direct ? out : c->rows, NULL, e))
         return -1;
-    if (!direct && all)
+    if (!direct && all) {
         text_head_tokens(&c->head, c->rows, rows, out, c->work);
-    else if (!direct)
+        add_heads(c, texts, n, out);
+    } else if (!direct) {
         pool_texts(c, texts, n, row, out);
+    }
     return 0;
 }
 

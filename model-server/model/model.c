@@ -411,7 +411,10 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
             d->spec.paired) /* layers of adapters' files have other numbers */
             return err_set(e, ERR_VALIDATION, "adapters of %s models are not supported",
                            m->info.type);
-        const struct lora_base base = {arch, &d->spec, &d->split};
+        const struct visual_form *v = d->encodes ? m->sentence.late.visual : NULL;
+        const struct text_head *h = &m->encoder.head;
+        const struct lora_base base = {
+            arch, &d->spec, &d->split, {v ? v->matrix : NULL, d->spec.hidden, h->row_width}};
         if (!(d->adapters = adapters_open(o->adapters, o->n_adapters, o->extra_adapters, &base,
                                           d->ops, d->dev, e)))
             return -1;

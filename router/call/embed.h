@@ -29,8 +29,6 @@ struct text_input {
     /* of a pair: a query or a document with images, instead of `text` or `second`; or NULL */
     const struct ask *first_shown, *second_shown;
 };
-/* The pair of a query and a document, each a text or a prompt with images. */
-struct text_input text_pair(const struct text_input *query, const struct text_input *document);
 struct texts_ask {
     const struct text_input *in;
     uint32_t n;

@@ -227,3 +227,14 @@ const struct text_input *body_documents_or_images(struct call *c, struct body *b
     return cJSON_IsArray(v) && any_shown(v) ? body_texts_or_images(c, b, o, key, n)
                                             : body_documents(b, o, key, n);
 }
+
+struct text_input text_pair(const struct text_input *query, const struct text_input *document)
+{
+    struct text_input pair = *query;
+    pair.first_shown = query->shown;
+    pair.second_shown = document->shown;
+    pair.second = document->text;
+    pair.n_second = document->n;
+    pair.shown = NULL;
+    return pair;
+}

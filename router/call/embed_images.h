@@ -16,6 +16,8 @@ bool texts_show(struct call *c, struct body *b, const char *key, const struct sh
  * False: the body was failed. */
 bool texts_content(struct call *c, struct body *b, const char *key, const cJSON *content,
                    struct text_input *out);
+/* The pair of a query and a document, each a text or a prompt with images. */
+struct text_input text_pair(const struct text_input *query, const struct text_input *document);
 /* As body_documents(). Items of a list may also be objects with `image` or `content`; in place of a
  * list an object with `content` has a part for each document (vLLM). */
 const struct text_input *body_documents_or_images(struct call *c, struct body *b, struct object o,

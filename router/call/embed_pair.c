@@ -133,17 +133,6 @@ static int by_template(const struct encoding *x, const struct text_input *in,
 
 /* ---------------------------------------------------------------- images */
 
-struct text_input text_pair(const struct text_input *query, const struct text_input *document)
-{
-    struct text_input pair = *query;
-    pair.first_shown = query->shown;
-    pair.second_shown = document->shown;
-    pair.second = document->text;
-    pair.n_second = document->n;
-    pair.shown = NULL;
-    return pair;
-}
-
 /* The whole form as one text. */
 static int in_one(const struct encoding *x, const struct pair_form *f, const struct text_input *in,
                   struct buf *out)

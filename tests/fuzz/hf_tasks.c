@@ -9,6 +9,7 @@
 // fuzz-sources: router/api/hf/*.c router/api/tei/*.c router/api/cohere/rerank.c
 // fuzz-sources: router/call/embed_cosines.c common/first_module.c
 // fuzz-sources: common/arena.c common/buf.c common/err.c common/json/json.c common/json/exact.c
+// fuzz-sources: common/visual_form.c
 // fuzz-sources: common/utf8.c common/sentence*.c common/model_file.c common/gguf/*.c
 // fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
 // fuzz-sources: common/tokenizer/longest.c
@@ -59,6 +60,20 @@ bool texts_show(struct call *c, struct body *b, const char *key, const struct sh
 {
     (void)c, (void)b, (void)key, (void)parts, (void)n, (void)out;
     abort(); /* no model here has images */
+}
+/* Those of router/call/embed_images.c without images. */
+const struct text_input *body_documents_or_images(struct call *c, struct body *b, struct object o,
+                                                  const char *key, uint32_t *n)
+{
+    (void)c;
+    return body_documents(b, o, key, n);
+}
+struct text_input text_pair(const struct text_input *query, const struct text_input *document)
+{
+    struct text_input pair = *query;
+    pair.second = document->text;
+    pair.n_second = document->n;
+    return pair;
 }
 bool edge_has_adapter(const struct edge *g, const char *name) { return (void)g, (void)name, false; }
 const struct infer_limits *edge_limits(const struct edge *g)

@@ -3,6 +3,7 @@
 // fuzz-sources: model-server/model/checkpoint/torch_zip.c
 // fuzz-sources: model-server/model/checkpoint/torch_pickle.c model-server/model/lora/lora.c
 // fuzz-sources: model-server/model/lora/lora_recur.c model-server/model/lora/lora_place.c
+// fuzz-sources: model-server/model/lora/lora_head.c
 // fuzz-sources: model-server/model/lora/lora_gguf.c model-server/model/checkpoint/gguf_names.c
 // fuzz-sources: model-server/model/checkpoint/gguf_order.c
 // fuzz-sources: model-server/model/checkpoint/gguf_latent.c
@@ -73,7 +74,7 @@ static const struct lora_base *model(void)
         "\"max_position_embeddings\":16,\"rope_theta\":10000.0,\"hidden_act\":\"silu\"}";
     static struct decoder_spec spec;
     static struct split split;
-    static struct lora_base base = {.spec = &spec, .split = &split};
+    static struct lora_base base = {.spec = &spec, .split = &split, .head = {"linear", 4, 3}};
     const char *type;
     struct err e = {0};
     if (base.arch)

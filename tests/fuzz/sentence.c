@@ -2,6 +2,7 @@
 // fuzz-sources: common/json/exact.c common/arena.c common/json/reader.c
 // The files of sentence-transformers, one of them of foreign bytes.
 
+// fuzz-sources: common/visual_form.c
 // fuzz-sources: common/sentence*.c common/buf.c common/err.c common/json/json.c common/utf8.c
 // fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
 // fuzz-sources: common/tokenizer/longest.c

@@ -12,6 +12,7 @@
 // fuzz-sources: router/api/gemini/embed.c router/api/gemini/schema.c
 // fuzz-sources: router/api/tei/*.c router/api/cohere/rerank.c router/api/cohere/route_rerank*.c
 // fuzz-sources: common/arena.c common/buf.c common/err.c common/json/json.c common/json/exact.c
+// fuzz-sources: common/visual_form.c
 // fuzz-sources: common/utf8.c common/sentence*.c common/model_file.c common/gguf/*.c
 // fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
 // fuzz-sources: common/tokenizer/longest.c

@@ -8,7 +8,7 @@ the others have the files of colpali-engine: other names, prompts and tensors ar
 computed in fp32 with eager attention; pictures over Pillow 12.3. Needs torch, transformers 5, tokenizers and safetensors.
 integration/test_pages.py reads them."""
 
-import json, pathlib, sys
+import json, pathlib, re, sys
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
@@ -186,6 +186,22 @@ CASES = dict(colpali=colpali, colqwen2=colqwen2, colmodernvbert=colmodernvbert, 
              engine_colpali=engine_colpali)
 
 
+def adapter(folder, model, named, pattern):
+    """Low-rank updates in PEFT's format, which are then merged into the model (arXiv 2106.09685)."""
+    state, rank, alpha = {}, 3, 6.0
+    for n, m in model.named_modules():
+        if not isinstance(m, torch.nn.Linear) or not re.search(pattern, n):
+            continue
+        a, b = ((0.2 * torch.randn(s)).bfloat16() for s in ((rank, m.in_features), (m.out_features, rank)))
+        m.weight.data += alpha / rank * b.float() @ a.float()
+        for old, new in named.items():
+            n = n.replace(old, new)
+        state |= {f"base_model.model.{n}.lora_A.weight": a, f"base_model.model.{n}.lora_B.weight": b}
+    folder.mkdir(exist_ok=True)
+    save_file(state, folder / "adapter_model.safetensors")
+    write(folder, "adapter_config.json", dict(peft_type="LORA", r=rank, lora_alpha=alpha, base_model_name_or_path="base"))
+
+
 def write(folder, name, what):
     (folder / name).write_text(json.dumps(what, indent=1, default=str) + "\n")
 
@@ -224,6 +240,9 @@ def make(name, images):
     save(folder, named, model, t, pixels, more)
     golden = dict(query=QUERY, query_tokens=len(asked), query_vectors=rows(asked), pictures=PICTURES, page_vectors=[rows(s) for s in seen],
                   scores=scores, text=TEXT, text_vectors=rows(read))
+    if name == "engine_colqwen2_5":  # as most checkpoints of colpali-engine are: over the layers of the text model and the last matrix
+        adapter(folder / "adapter", model, named, r"language_model.*_proj|embedding_proj_layer")
+        golden |= dict(adapted_query=rows(vectors(query(QUERY))), adapted_page=rows(vectors(page(picture(images, PICTURES[0])))))
     (folder / "golden.json").write_text("{" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in golden.items()) + "}\n")
     print(name, len(asked), [len(s) for s in seen], scores)
 

@@ -78,6 +78,12 @@ uint64_t adapters_content(const struct adapters *a, uint32_t number)
     return a->v[number].content;
 }
 
+const struct lora_head *adapters_head(const struct adapters *a, uint32_t number)
+{
+    const struct lora_head *h = &a->v[number].file.head;
+    return h->a ? h : NULL;
+}
+
 static struct lora_set *set_of(const struct adapters *a, uint32_t layer, enum lora_site site,
                                uint32_t number)
 {

@@ -60,6 +60,8 @@ void adapters_unpin(struct adapters *a, uint32_t number);
 int adapters_check(const struct adapters *a, struct err *e); /* NULL is fine */
 uint64_t adapters_loads(const struct adapters *a);           /* number of loads to the device */
 
+/* Its update of lora_base.head; NULL: it has none. */
+const struct lora_head *adapters_head(const struct adapters *a, uint32_t number);
 /* Input of backend_ops.lora(): [count + 1], empty for adapters that are not on the device. */
 const struct lora_set *adapters_sets(const struct adapters *a, uint32_t layer, enum lora_site site);
 #endif

@@ -249,6 +249,24 @@ static int add_pair(struct lora_search *s, uint32_t layer, enum lora_site site, 
     return note_source(s->l, a->file, s->e) ? -1 : note_source(s->l, b->file, s->e);
 }
 
+/* The pair of the matrix behind the last layer. */
+static int add_head(struct lora_search *s)
+{
+    const char *name = s->base->head.name;
+    const struct tensor *a = name ? find(s, name, 'A') : NULL,
+                        *b = name ? find(s, name, 'B') : NULL;
+    if (!a && !b)
+        return 0;
+    if (!a || !b)
+        return err_set(s->e, ERR_VALIDATION, "%s: `%s` has an A or a B alone", s->l->file.path,
+                       name);
+    if (check_pair(s, &(struct lora_pair){.a = a, .b = b}, s->base->head.inputs,
+                   s->base->head.outputs))
+        return -1;
+    s->used[a - s->l->file.tensors] = s->used[b - s->l->file.tensors] = true;
+    return lora_head_read(&s->l->head, a, b, scale_of(s->config, a, (uint32_t)a->dims[0]), s->e);
+}
+
 /* True if a layer has such a matrix: its own keys and values, and one for these; a recurrent
  * mixer. */
 static bool made(const struct decoder_spec *s, uint32_t layer, enum role role)
@@ -318,6 +336,8 @@ static int collect(struct lora_search *s)
                 {W_MIX_BETA_DECAY, LORA_MIX_GATES, .recurs = true},
                 {W_MIX_OUT, LORA_MIX_OUT, .recurs = true}};
     const struct decoder_spec *spec = s->base->spec;
+    if (add_head(s))
+        return -1;
     if (spec->inside.n && add_pair(s, 0, LORA_EMBED, W_EMBED))
         return -1;
     for (uint32_t layer = 0; layer < spec->n_layers; layer++)
@@ -420,6 +440,7 @@ void lora_close(struct lora_adapter *l)
 {
     free(l->pairs);
     free(l->sources);
+    lora_head_free(&l->head);
     lora_gguf_close(l);
     lora_inside_close(l);
     tensor_file_close(&l->file);

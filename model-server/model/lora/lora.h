@@ -10,6 +10,7 @@
 #include "common/file_stamp.h"
 #include "model-server/model/arch.h"
 #include "model-server/model/checkpoint/tensor_file.h"
+#include "model-server/model/lora/lora_head.h"
 #include "model-server/model/split.h"
 
 /* Matrices of a layer that may have updates: qkv, o, up and down of its sublayers. */
@@ -62,6 +63,7 @@ struct lora_adapter {
     uint32_t n_copies;
     struct lora_pair *pairs; /* by layer */
     uint32_t n;
+    struct lora_head head;
     struct lora_source *sources; /* the mapped files of its tensors */
     uint32_t n_sources;
 };
@@ -71,6 +73,11 @@ struct lora_base {
     const struct arch *arch;
     const struct decoder_spec *spec;
     const struct split *split;
+    /* the matrix behind the last layer that an adapter may change; name NULL: none */
+    struct {
+        const char *name;
+        uint32_t inputs, outputs;
+    } head;
 };
 
 /* `dir`: a folder, or a GGUF file. ERR_VALIDATION, one line that names file and field or tensor:
