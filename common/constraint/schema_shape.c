@@ -370,8 +370,8 @@ static term inside_object(struct schema *s, struct object_shape *o)
 }
 
 /* Two unnamed properties may be one, whose last value counts, so `minProperties` can require few of
- * them only, and does so where the named ones are too few. Refused if that is not enough; negations
- * leave such alternatives out. */
+ * them only, and does so where the named ones are too few. Refused if that is not enough. Negations
+ * of `maxProperties` leave such alternatives out: a `oneOf` may have many. */
 static void check_least(struct schema *s, const struct conj *c, struct object_shape *o)
 {
     uint32_t named = 0;
@@ -379,11 +379,10 @@ static void check_least(struct schema *s, const struct conj *c, struct object_sh
         return;
     for (uint32_t i = 0; i < o->n; i++)
         named += o->pair[i] != TERM_NONE;
-    o->distinct = named + 1 < o->lo;
-    for (int i = 0; i < c->n && o->distinct && !s->failed; i++) {
+    for (int i = 0; i < c->n && !o->distinct && !s->failed; i++) {
         const cJSON *k = is_made(c->at[i]) ? NULL : json_get(c->at[i], "minProperties");
-        if (k && k->valuedouble > named + 1 &&
-            schema_distinct(s, o->others, o->lo - named) == TERM_NONE)
+        o->distinct = k && k->valuedouble > named + 1;
+        if (o->distinct && schema_distinct(s, o->others, o->lo - named) == TERM_NONE)
             schema_fail(s, k, "`minProperties` of so many unnamed properties");
     }
 }

@@ -1,5 +1,6 @@
 #include "common/rpc/loop.h"
 #include "common/clock.h"
+#include "common/cond.h"
 #include "common/log/log.h"
 #include "common/rpc/timers.h"
 #include "common/watchdog.h"
@@ -24,20 +25,64 @@
 #define TAKEOVER(op) ((void)(op))
 #endif
 
+/* The end of gRPC, on a thread of its own. The last of both owners frees it. */
+struct ending {
+    pthread_mutex_t lock;
+    pthread_cond_t over;
+    bool done, left; /* left: nobody waits any more */
+};
+
+static void ending_free(struct ending *g)
+{
+    pthread_cond_destroy(&g->over);
+    pthread_mutex_destroy(&g->lock);
+    free(g);
+}
+
 static void *release(void *arg)
 {
-    (void)arg;
+    struct ending *g = arg;
     grpc_shutdown_blocking();
+    pthread_mutex_lock(&g->lock);
+    g->done = true;
+    const bool left = g->left;
+    pthread_cond_signal(&g->over);
+    pthread_mutex_unlock(&g->lock);
+    if (left)
+        ending_free(g);
     return NULL;
+}
+
+/* Not by pthread_clockjoin_np(): gcc 12's TSan takes a thread that it joined for a running one, and
+ * ends the process when the next thread gets its number. */
+static bool wait_for_end(struct ending *g)
+{
+    const struct timespec until = clock_deadline((int64_t)RPC_RELEASE_S * 1000);
+    pthread_mutex_lock(&g->lock);
+    while (!g->done && pthread_cond_timedwait(&g->over, &g->lock, &until) == 0)
+        ;
+    const bool done = g->done;
+    g->left = !done;
+    pthread_mutex_unlock(&g->lock);
+    return done;
 }
 
 void rpc_release(void)
 {
     pthread_t t;
-    const struct timespec until = clock_deadline((int64_t)RPC_RELEASE_S * 1000);
-    if (pthread_create(&t, NULL, release, NULL) != 0) {
+    struct ending *g = calloc(1, sizeof(*g));
+    if (g) {
+        pthread_mutex_init(&g->lock, NULL);
+        cond_init(&g->over);
+    }
+    if (!g || pthread_create(&t, NULL, release, g) != 0) {
         grpc_shutdown_blocking();
-    } else if (pthread_clockjoin_np(t, NULL, CLOCK_MONOTONIC, &until) != 0) {
+        if (g)
+            ending_free(g);
+    } else if (wait_for_end(g)) {
+        pthread_join(t, NULL);
+        ending_free(g);
+    } else {
         LOG(LOG_WARN, "gRPC's threads did not end", LOGI("seconds", RPC_RELEASE_S));
         pthread_detach(t);
     }

@@ -55,8 +55,8 @@ int rpc_timers_add(struct rpc_timers *t, int64_t ms, struct rpc_op *op)
 
 void rpc_timers_fini(struct rpc_timers *t)
 {
-    assert(!t->first);
     pthread_mutex_lock(&t->lock);
+    assert(!t->first);
     t->stop = true;
     pthread_cond_signal(&t->turn);
     pthread_mutex_unlock(&t->lock);

@@ -114,11 +114,12 @@ void account_failed(struct call *c, const struct err *e)
         metrics_add(c->edge->metrics, M_FINISHED, "error", c->n_gen);
 }
 
-void account_dropped(struct call *c)
+void account_dropped(const struct edge *home, const struct call *c)
 {
-    if (c->busy || c->n_gen) /* the answer was computed but not fully sent */
-        failed(c->edge->metrics, "dropped");
-    metrics_add(c->edge->metrics, M_FINISHED, "abort", c->n_gen);
+    const uint32_t n = c->busy ? 0 : c->n_gen;
+    if (c->busy || n) /* the answer was computed but not fully sent */
+        failed(home->metrics, "dropped");
+    metrics_add(home->metrics, M_FINISHED, "abort", n);
 }
 
 /* ---------------------------------------------------------------- lines */

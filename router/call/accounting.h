@@ -8,7 +8,9 @@ void account_done(struct call *c);
 void account_texts(struct call *c);
 /* The call failed with `e`. */
 void account_failed(struct call *c, const struct err *e);
-void account_dropped(struct call *c); /* the client disconnected before the end */
+/* The client disconnected before the end. `home`: the edge that the call began at; a worker that is
+ * busy with the call may change c->edge and c->n_gen, and has submitted no generation. */
+void account_dropped(const struct edge *home, const struct call *c);
 /* The status that was sent; 499 if the client disconnected before. */
 int account_status(const struct call *c);
 /* Writes the access log line of a call that has ended. No other thread may use the call any

@@ -420,7 +420,7 @@ static void on_over(void *arg, struct exchange *x, bool sent)
         if (!c->busy && !c->detached) /* otherwise none were submitted */
             cancel_all(c);
         if (!sent && !c->detached)
-            account_dropped(c);
+            account_dropped(arg, c);
     }
     unpin(c);
 }

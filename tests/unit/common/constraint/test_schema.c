@@ -571,9 +571,6 @@ static void counts_of_unnamed_properties(void **state)
          {"{'k':1,'a':'','b':''}", "{'a':'','b':'','c':''}", "{'c':'','b':'','a':''}"},
          {"{'k':1,'a':''}", "{'k':1,'a':'','a':''}", "{'k':1,'a':'','b':'','c':''}",
           "{'a':'','b':''}", "{'a':'','b':'','c':1}"}},
-        {"{'type':'object','not':{'maxProperties':2}}",
-         {"{'a':1,'b':2,'c':3}", "{'c':1,'b':2,'a':3,'x':4}"},
-         {"{'a':1,'b':2}", "{'a':1,'b':2,'b':3}"}},
         {"{'type':'object','minProperties':2,'additionalProperties':{'type':'object',"
          "'minProperties':2}}",
          {"{'a':{'a':1,'b':2},'b':{'a':1,'b':2}}"},
