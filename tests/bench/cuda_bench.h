@@ -78,9 +78,8 @@ static inline struct mat_codes random_e4m3(const struct format *f, uint32_t rows
 {
     enum { NOT_A_NUMBER = 0x7f };
     const size_t n = (size_t)rows * cols, blocks = (size_t)rows * format_blocks(f, cols);
-    struct mat_codes c = {.format = *f,
-                          .codes = host_memory(n),
-                          .scales = host_memory(blocks * sizeof(*c.scales))};
+    struct mat_codes c = {
+        .format = *f, .codes = host_memory(n), .scales = host_memory(blocks * sizeof(*c.scales))};
     for (size_t i = 0; i < n; i++) {
         c.codes[i] = (uint8_t)(next_random(&seed) >> 24);
         c.codes[i] ^= (c.codes[i] & NOT_A_NUMBER) == NOT_A_NUMBER;

@@ -228,8 +228,8 @@ static void time_rows(struct bench *b, uint32_t rows)
     printf("{\"what\": \"experts\", \"shape\": \"%s\", \"rows\": %u, \"format\": \"%s\", "
            "\"experts_read\": %.1f, \"ms\": %.4f, \"flop_per_s\": %.4g, \"weight_bytes_per_s\": "
            "%.4g, \"device\": \"%s\"}\n",
-           s->name, rows, s->format ? s->format->name : "bfloat16", read,
-           ns[ROUNDS / 2] * 1e-6, 6e9 * rows * s->top_k * s->ffn * s->hidden / ns[ROUNDS / 2],
+           s->name, rows, s->format ? s->format->name : "bfloat16", read, ns[ROUNDS / 2] * 1e-6,
+           6e9 * rows * s->top_k * s->ffn * s->hidden / ns[ROUNDS / 2],
            1e9 * read * expert / ns[ROUNDS / 2], ops->describe(dev));
     fflush(stdout);
     ops->free(dev, b->x), ops->free(dev, b->y);

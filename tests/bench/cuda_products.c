@@ -65,7 +65,7 @@ struct stored_as {
     const struct format *format;
 };
 
-static unsigned bits_of(const struct stored_as *as)
+static unsigned stored_bits(const struct stored_as *as)
 {
     return as->format                ? as->format->bits
            : as->quant == QUANT_NONE ? 16
@@ -79,7 +79,7 @@ static void time_shape(const struct shape *s, const struct stored_as *as, const 
     struct err e = ERR_INIT;
     const struct format *f = as->format;
     const uint32_t most = rows[n_rows - 1];
-    size_t bytes = (size_t)s->n * s->k * bits_of(as) / 8, copies = COLD_BYTES / bytes + 1;
+    size_t bytes = (size_t)s->n * s->k * stored_bits(as) / 8, copies = COLD_BYTES / bytes + 1;
     size_t n_host = (size_t)s->k * (most > s->n ? most : s->n);
     struct product p = {.copies = (uint32_t)(copies < MAX_COPIES ? copies : MAX_COPIES)};
     p.inner = p.copies > FEWEST ? p.copies : FEWEST;

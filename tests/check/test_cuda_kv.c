@@ -182,8 +182,20 @@ static void scales_go_where_the_numbers_go(void **state)
     }
 }
 
+static void sparse_attention_in_4_bits_is_refused(void **state)
+{
+    struct err e = ERR_INIT;
+    struct side g = open_side(gpu, ~0ull);
+    struct kv_desc kd = {1, 4, 16, KV_I4, {1, 64, 64, .index_dim = 32}};
+    (void)state;
+    assert_null(g.ops->kv_new(g.d, &kd, &e));
+    assert_non_null(strstr(e.msg, "no sparse attention in 4 bits"));
+    close_side(g);
+}
+
 CUDA_TESTS(cmocka_unit_test(every_type_and_head_dimension_is_right),
            cmocka_unit_test(numbers_of_few_bits_are_those_of_the_cpu),
            cmocka_unit_test(bits_are_the_same_however_it_is_cut),
            cmocka_unit_test(a_broken_token_reaches_only_those_that_see_it),
-           cmocka_unit_test(scales_go_where_the_numbers_go))
+           cmocka_unit_test(scales_go_where_the_numbers_go),
+           cmocka_unit_test(sparse_attention_in_4_bits_is_refused))

@@ -1,5 +1,5 @@
-/* fp8_made.h - a checkpoint in bfloat16 with its projections in e4m3 and scales of blocks of 128 x 128, with
- * the names and keys of DeepSeek's. */
+/* fp8_made.h - a checkpoint in bfloat16 with its projections in e4m3 and scales of blocks of 128 x
+ * 128, with the names and keys of DeepSeek's. */
 #ifndef TESTS_GOLDEN_FP8_MADE_H
 #define TESTS_GOLDEN_FP8_MADE_H
 #include "tests/golden/lora_made.h"
@@ -77,5 +77,16 @@ static inline void made_fp8(const char *base, const char *dir)
     checkpoint_close(&c);
     made_write(&file, dir, "model.safetensors");
     fp8_config(base, dir);
+}
+
+static inline void fp8_remove(const char *dir)
+{
+    static const char *const made[] = {"model.safetensors", "config.json"};
+    char path[PATH_LEN + 32];
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof(path), "%s/%s", dir, made[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(rmdir(dir), 0);
 }
 #endif

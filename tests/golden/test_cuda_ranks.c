@@ -3,6 +3,7 @@
  *
  * Every rank is a process (cuda_ranks.h). What needs the double is left out on a GPU. */
 #include "tests/golden/cuda_ranks.h"
+#include "tests/golden/fp8_made.h"
 #include "tests/golden/golden.h"
 #include <sys/mman.h>
 
@@ -70,12 +71,14 @@ static void all_ways_add_in_rank_order(void **state)
 
 /* ---------------------------------------------------------------- models */
 
+static const char *folder = "models/demo"; /* of the model of all ranks */
+
 static void open_model(struct bench *b, const struct backend_ops *ops, struct device *dev,
                        struct comm *comm, struct comm *stages, int dtype, struct err *e)
 {
     struct model_options o = {
         .ops = ops, .dev = dev, .comm = comm, .stages = stages, .dtype = dtype};
-    *b = (struct bench){.ops = ops, .dev = dev, .model = model_load("models/demo", &o, e)};
+    *b = (struct bench){.ops = ops, .dev = dev, .model = model_load(folder, &o, e)};
     if (b->model)
         b->vocab = model_info(b->model)->vocab;
 }
@@ -187,6 +190,25 @@ static void ranks_agree_with_one_and_by_all_ways(void **state)
     compare_ways(out, 2, DT_F32, 1);
     if (machine)
         compare_ways(out, 4, -1, N_WAYS);
+    munmap(out, sizeof(*out));
+}
+
+/* Blocks of 128 x 128: two ranks cut the columns of a matrix in the middle of one, four ranks where
+ * a block has 32 columns, which are widened. */
+static void ranks_cut_blocks_of_fp8(void **state)
+{
+    struct outcome *out =
+        mmap(NULL, sizeof(*out), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char dir[] = "/tmp/test-cuda-ranks-XXXXXX";
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    made_fp8(folder, dir);
+    folder = dir;
+    compare_ways(out, 2, -1, 1);
+    if (machine)
+        compare_ways(out, 4, -1, 1);
+    fp8_remove(dir);
+    folder = "models/demo";
     munmap(out, sizeof(*out));
 }
 
@@ -453,6 +475,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_ways_add_in_rank_order),
         cmocka_unit_test(ranks_agree_with_one_and_by_all_ways),
+        cmocka_unit_test(ranks_cut_blocks_of_fp8),
         cmocka_unit_test(stages_have_the_bits_of_one),
         cmocka_unit_test(a_lost_stage_is_an_error),
         cmocka_unit_test(ranks_replay_together_or_not_at_all),
