@@ -165,12 +165,13 @@ struct layer_spec {
     uint32_t top_of;
     uint32_t ngrams; /* not 0: its number from 1 on among the layers with decoder_spec.ngrams */
     bool other_mla;  /* MIXER_MLA: its sizes are decoder_spec.mla_other */
-    bool selects_none; /* with mla_spec.index: it attends to all positions, or those of its window */
-    bool by_blocks;  /* block-sparse attention: decoder_spec.blocks */
-    uint32_t chunk;  /* chunked attention with chunks of this size; 0: none */
-    bool q_grows;    /* q has a factor that grows with the position: struct q_growth */
-    uint32_t window; /* a token attends to itself and window - 1 before it; 0: all */
-    uint32_t ahead;  /* both_ways, with a window: this many more tokens after it than before it */
+    bool
+        selects_none; /* with mla_spec.index: it attends to all positions, or those of its window */
+    bool by_blocks;   /* block-sparse attention: decoder_spec.blocks */
+    uint32_t chunk;   /* chunked attention with chunks of this size; 0: none */
+    bool q_grows;     /* q has a factor that grows with the position: struct q_growth */
+    uint32_t window;  /* a token attends to itself and window - 1 before it; 0: all */
+    uint32_t ahead;   /* both_ways, with a window: this many more tokens after it than before it */
     /* MIXER_ATTENTION: keys and values are also made of the rows of an encoder of texts, by the
      * same weights without a rotation. A token attends to them in the same softmax (T5Gemma 2). */
     bool merged;
