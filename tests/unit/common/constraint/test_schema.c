@@ -1,50 +1,6 @@
 /* Keywords of JSON Schema, one after the other: instances that must pass, and texts that must not.
- * The rows are written with ' for ", so that they can be read. */
-#include "common/buf.h"
-#include "common/constraint/constraint.h"
-#include "tests/unit/test.h"
-#include <string.h>
-
-enum { MAX_TEXTS = 14 };
-struct row {
-    const char *schema;
-    const char *yes[MAX_TEXTS], *no[MAX_TEXTS];
-};
-
-static bool takes(struct constraint *c, const char *text, size_t n)
-{
-    constraint_state s = constraint_next(c, CONSTRAINT_START, text, n);
-    return s != CONSTRAINT_DEAD && constraint_may_end(c, s);
-}
-
-static const char *quoted(struct buf *b, const char *text)
-{
-    buf_reset(b);
-    for (; *text; text++)
-        buf_ch(b, *text == '\'' ? '"' : *text);
-    return b->p ? b->p : "";
-}
-
-static void check_row(const struct row *r)
-{
-    struct buf b = BUF_INIT;
-    struct err e = ERR_INIT;
-    quoted(&b, r->schema);
-    struct constraint *c = constraint_new(CONSTRAINT_JSON_SCHEMA, b.p, b.len, &e);
-    if (!c)
-        fail_msg("%s: %s", r->schema, e.msg);
-    for (int k = 0; k < MAX_TEXTS && r->yes[k]; k++)
-        if (quoted(&b, r->yes[k]), !takes(c, b.p, b.len))
-            fail_msg("%s refuses %s", r->schema, r->yes[k]);
-    for (int k = 0; k < MAX_TEXTS && r->no[k]; k++)
-        if (quoted(&b, r->no[k]), takes(c, b.p, b.len))
-            fail_msg("%s takes %s", r->schema, r->no[k]);
-    constraint_unref(c);
-    buf_free(&b);
-}
-#define CHECK(rows)                                                                                \
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*(rows)); i++)                                    \
-    check_row(&(rows)[i])
+ */
+#include "tests/unit/common/constraint/quoted_rows.h"
 
 static void numbers_are_exact(void **state)
 {
@@ -406,34 +362,6 @@ static void what_is_not_evaluated(void **state)
     CHECK(rows);
 }
 
-/* `contains` evaluates the items that satisfy it. Expected as in the suite's unevaluatedItems.json.
- */
-static void what_contains_evaluates(void **state)
-{
-    (void)state;
-    static const struct row rows[] = {
-        {"{'prefixItems':[true],'contains':{'type':'string'},'unevaluatedItems':false}",
-         {"[1,'a']", "['a']", "[1,'a','b']", "{}"},
-         {"[1,2]", "[1,2,'a']", "[]", "[1]"}},
-        {"{'type':'array','allOf':[{'contains':{'multipleOf':2}},{'contains':{'multipleOf':3}}],"
-         "'unevaluatedItems':{'multipleOf':5}}",
-         {"[2,3,4,5,6]", "[6]", "[5,2,9]"},
-         {"[2,3,4,7,8]", "[2,4]", "[5]"}},
-        {"{'type':'array','if':{'contains':{'const':'a'}},'then':{'if':{'contains':{'const':'b'}}},"
-         "'unevaluatedItems':false}",
-         {"[]", "['a','a']", "['a','b','a']"},
-         {"['b']", "['a','c']", "['b','b']"}},
-        {"{'type':'array','contains':{'type':'string'},'minContains':0,'maxContains':1,"
-         "'unevaluatedItems':{'type':'null'}}",
-         {"[]", "[null,'a',null]"},
-         {"['a','a']", "[1]"}},
-        {"{'type':'array','not':{'contains':{'const':1}},'unevaluatedItems':{'type':'integer'}}",
-         {"[2]", "[]"},
-         {"[1]", "['a']"}},
-    };
-    CHECK(rows);
-}
-
 static void references(void **state)
 {
     (void)state;
@@ -458,127 +386,6 @@ static void references(void **state)
 }
 
 /* The text of the grammar is written as a JSON string. */
-/* `$schema` names the draft. Expected as by jsonschema 4.26 with that draft's validator. */
-static void drafts(void **state)
-{
-    (void)state;
-    static const struct row rows[] = {
-        /* up to draft 7 nothing beside `$ref` counts, not even its identifier */
-        {"{'$schema':'http://json-schema.org/draft-07/"
-         "schema#','definitions':{'a':{'type':'string'}},"
-         "'$ref':'#/definitions/a','maxLength':1}",
-         {"'ab'"},
-         {"1"}},
-        {"{'definitions':{'a':{'type':'string'}},'$ref':'#/definitions/a','maxLength':1}",
-         {"'a'"},
-         {"'ab'", "1"}},
-        {"{'$schema':'http://json-schema.org/draft-07/"
-         "schema#','definitions':{'a':{'type':'string'}},"
-         "'type':['string','null'],'not':{'$ref':'#/definitions/a','maxLength':1}}",
-         {"null"},
-         {"'ab'", "'a'"}},
-        {"{'$schema':'http://json-schema.org/draft-06/schema#','$id':'http://x/base/"
-         "','definitions':{"
-         "'foo':{'$id':'http://x/"
-         "foo.json','type':'string'},'base':{'$id':'foo.json','type':'number'}},"
-         "'allOf':[{'$id':'http://x/','$ref':'foo.json'}]}",
-         {"1"},
-         {"'a'"}},
-        {"{'$schema':'http://json-schema.org/draft-07/schema#','$ref':'#/definitions/"
-         "a','definitions':{"
-         "'a':{'items':{'$ref':'#/definitions/a'},'type':'array'}}}",
-         {"[]", "[[],[[]]]"},
-         {"1", "[[1]]"}},
-        /* an identifier with a fragment is an anchor */
-        {"{'$schema':'http://json-schema.org/draft-07/schema#','allOf':[{'$ref':'#foo'}],"
-         "'definitions':{'A':{'$id':'#foo','type':'integer'}}}",
-         {"1"},
-         {"'a'"}},
-        {"{'$schema':'http://json-schema.org/draft-04/schema#','id':'http://x/"
-         "tree','type':'object',"
-         "'properties':{'n':{'items':{'$ref':'node'}}},'definitions':{'node':{'id':'http://x/node',"
-         "'type':'object','properties':{'up':{'$ref':'tree'},'v':{'minimum':3,"
-         "'exclusiveMinimum':true,'type':'integer'}}}}}",
-         {"{'n':[{'v':4}]}", "{'n':[{'up':{'n':[]}}]}"},
-         {"{'n':[{'v':3}]}", "{'n':[{'up':{'n':[1]}}]}"}},
-        /* 2019-09: a reference to the root, or to the identifier around it */
-        {"{'$schema':'https://json-schema.org/draft/2019-09/schema','properties':{'foo':"
-         "{'$recursiveRef':'#'}},'additionalProperties':false}",
-         {"{}", "{'foo':{'foo':{}}}"},
-         {"{'bar':1}", "{'foo':{'bar':1}}"}},
-        {"{'$schema':'https://json-schema.org/draft/2019-09/schema','$id':'http://x/a','anyOf':["
-         "{'type':'integer'},{'$ref':'#/$defs/b'}],'$defs':{'b':{'$id':'http://x/"
-         "b','type':'object',"
-         "'additionalProperties':{'$recursiveRef':'#'}}}}",
-         {"1", "{'a':{'b':{}}}"},
-         {"'a'", "{'a':1}"}},
-        {"{'$schema':'https://json-schema.org/draft/2019-09/schema','$recursiveAnchor':true,"
-         "'type':'array','not':{'not':{'items':{'$recursiveRef':'#'}}}}",
-         {"[[],[[]]]"},
-         {"[1]", "[[{}]]"}},
-        /* there `contains` evaluates nothing */
-        {"{'$schema':'https://json-schema.org/draft/2019-09/schema','contains':{'const':1},"
-         "'unevaluatedItems':{'type':'integer'},'items':[true]}",
-         {"['a',1]", "[1,2]"},
-         {"[1,'a']", "[2]"}},
-    };
-    CHECK(rows);
-}
-
-/* Strings that violate a format, as far as the format is exact. */
-static void not_of_a_format(void **state)
-{
-    (void)state;
-    static const struct row rows[] = {
-        {"{'type':'string','not':{'format':'ipv4'},'maxLength':8}",
-         {"'1.2.3'", "''", "'1.2.3.04'"},
-         {"'1.2.3.4'", "'123456789'", "1"}},
-        {"{'not':{'format':'email','maxLength':5}}",
-         {"'ab'", "'abcdef'", "'a@bcde'", "'@b'"},
-         {"'a@b'", "1"}},
-        {"{'type':['string','integer'],'not':{'anyOf':[{'format':'uuid'},{'type':'integer'}]}}",
-         {"'a'"},
-         {"1", "'2eb8aa08-aa98-11ea-b4aa-73b441d16380'"}},
-        {"{'not':{'format':'date'}}", {"'today'", "'2024-1-1'"}, {"'2024-01-01'", "'0000-01-01'"}},
-        {"{'not':{'format':'date-time'}}", {"'2024-01-01'"}, {"'2024-01-01t00:00:60z'"}},
-        {"{'not':{'format':'time'}}", {"'12:00'"}, {"'23:59:60Z'"}},
-        {"{'not':{'format':'duration'}}", {"'1D'"}, {"'P1D'", "'P12345678901D'"}},
-        {"{'not':{'format':'hostname'}}", {"'a b'", "'a/b'"}, {"'a.b.c.d.e.f.g.h.i.j.k.l.m.n'"}},
-        {"{'not':{'format':'idn-hostname'}}", {"'a b'"}, {"'\xd8\xa8\xd9\xa0.x'"}},
-        {"{'not':{'format':'uri'}}", {"'//a'", "'a b'"}, {"'http://x/?q#f'", "'a:'"}},
-        {"{'not':{'format':'iri-reference'}}", {"'a b'"}, {"'/\xc3\xa9'", "''"}},
-        {"{'not':{'format':'json-pointer'}}", {"'a'", "'/~2'"}, {"'/a~0'", "''"}},
-        {"{'not':{'format':'relative-json-pointer'}}", {"'/a'"}, {"'12345678901#'", "'0/a'"}},
-        {"{'type':['null','string'],'not':{'format':'regex','maxLength':1}}", {"'(('"}, {"'('"}},
-    };
-    CHECK(rows);
-}
-
-/* Unnamed properties that are counted differ where their names may differ first. */
-static void counts_of_unnamed_properties(void **state)
-{
-    (void)state;
-    static const struct row rows[] = {
-        {"{'type':'object','minProperties':2}",
-         {"{'a':1,'b':2}", "{'b':1,'a':2}", "{'':1,'a':2}", "{'a':1,'\xc3\xa9':2,'a':3}"},
-         {"{}", "{'a':1}", "{'a':1,'a':2}", "{'a':1,'a':2,'b':3}"}},
-        {"{'minProperties':2,'propertyNames':{'pattern':'^x_'},'type':'object'}",
-         {"{'x_a':1,'x_b':2}", "{'x_b':1, 'x_':2}"},
-         {"{'x_a':1}", "{'x_a':1,'x_a':2}", "{'a':1,'b':2}"}},
-        {"{'type':'object','minProperties':3,'maxProperties':3,'properties':{'k':{'type':'integer'}"
-         "},"
-         "'additionalProperties':{'type':'string'}}",
-         {"{'k':1,'a':'','b':''}", "{'a':'','b':'','c':''}", "{'c':'','b':'','a':''}"},
-         {"{'k':1,'a':''}", "{'k':1,'a':'','a':''}", "{'k':1,'a':'','b':'','c':''}",
-          "{'a':'','b':''}", "{'a':'','b':'','c':1}"}},
-        {"{'type':'object','minProperties':2,'additionalProperties':{'type':'object',"
-         "'minProperties':2}}",
-         {"{'a':{'a':1,'b':2},'b':{'a':1,'b':2}}"},
-         {"{'a':{'a':1,'b':2},'b':{'a':1}}"}},
-    };
-    CHECK(rows);
-}
-
 static void strings_of_a_grammar(void **state)
 {
     (void)state;
@@ -616,11 +423,7 @@ int main(void)
         cmocka_unit_test(alternatives_that_overlap),
         cmocka_unit_test(lists),
         cmocka_unit_test(what_is_not_evaluated),
-        cmocka_unit_test(what_contains_evaluates),
         cmocka_unit_test(references),
-        cmocka_unit_test(drafts),
-        cmocka_unit_test(not_of_a_format),
-        cmocka_unit_test(counts_of_unnamed_properties),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
