@@ -60,6 +60,11 @@ def test_vectors_are_transformers(family, shards):
         alone = r["data"][0]["embedding"]
         near(alone, WANT[family])
         assert r["usage"]["prompt_tokens"] == len(c["ids"])
+        # vLLM's /pooling: the same vector, and one for each token, of which it is the last
+        pooled = s.post("/pooling", body).json()["data"][0]["data"]
+        each = s.post("/pooling", {**body, "task": "token_embed"}).json()["data"][0]["data"]
+        assert pooled == alone and len(each) == len(c["ids"])
+        near(each[-1], WANT[family])
         # the same prompt as a text with markers, and in base64 alone; others around it
         images = [{"type": "image_url", "image_url": raw(i)} for i in IMAGES]
         item = {"content": [*images, {"type": "text", "text": c["prompt"]}]}
@@ -111,6 +116,9 @@ def test_cohere_has_images(qwen):
     ],
 )
 def test_what_is_refused(qwen, body, why):
+    if "messages" in body:
+        r = qwen.post("/pooling", body)
+        assert r.status_code == 400 and why in r.json()["error"]["message"], r.text
     for item in body.get("input", []):
         if isinstance(item, dict) and item.get("image") == "SMALL":
             item["image"] = url("tiny_1x1.png")

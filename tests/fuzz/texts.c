@@ -8,6 +8,7 @@
 // fuzz-sources: router/call/embed_body.c router/call/embed_numbers.c router/call/embed_cosines.c
 // fuzz-sources: router/call/embed_vector.c router/api/cohere/embed.c
 // fuzz-sources: router/api/cohere/route_cohere_embed*.c
+// fuzz-sources: router/api/openai/messages_input.c
 // fuzz-sources: router/api/openai/route_embeddings.c router/api/openai/route_score.c
 // fuzz-sources: router/api/gemini/embed.c router/api/gemini/schema.c
 // fuzz-sources: router/api/tei/*.c router/api/cohere/rerank.c router/api/cohere/route_rerank*.c

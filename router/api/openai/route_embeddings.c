@@ -1,5 +1,5 @@
 #include "common/json/json.h"
-#include "router/api/openai/chat_completion.h"
+#include "router/api/openai/messages_input.h"
 #include "router/call/embed_images.h"
 #include "router/call/embed_vector.h"
 #include <string.h>
@@ -77,34 +77,11 @@ static void read_truncate(struct body *b, struct object root, struct texts_ask *
         body_fail(b, root, "truncate", "`truncate` must be true, false, NONE, START or END");
 }
 
-/* vLLM's `messages`, which the chat template renders. Prompts of sentence-transformers are for
- * texts. */
-static void read_messages(struct call *c, struct body *b, struct texts_ask *ask)
-{
-    const struct object root = body_root(b);
-    struct text_input *in = ARENA_NEW(&c->arena, struct text_input, 1);
-    const struct ask *q = in && !b->failed ? chat_prompt_alone(c, b, root) : NULL;
-    if (!in)
-        body_nomem(b, root, "messages");
-    else if (json_get(b->root, "input"))
-        body_fail(b, root, "messages", "`messages` and `input` exclude each other");
-    else if (json_str(b->root, "prompt_name", NULL))
-        body_fail(b, root, "prompt_name", "`prompt_name`: a chat template has its own");
-    if (b->failed)
-        return;
-    *in = (struct text_input){.shown = q};
-    ask->in = in;
-    ask->n = 1;
-    ask->plain = true;
-}
-
 static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *ask, void *state)
 {
     const struct object root = body_root(b);
     struct embeddings *q = state;
-    if (json_get(b->root, "messages"))
-        read_messages(c, b, ask);
-    else
+    if (!messages_input(c, b, ask))
         ask->in = body_texts_or_images(c, b, root, "input", &ask->n);
     read_format(b, root, q);
     if (body_opt_bool(b, root, "late_chunking", false))

@@ -1,5 +1,6 @@
 /* vLLM's /pooling: vectors of texts as they come from the model's pooling; vectors or probabilities
  * of their tokens. */
+#include "router/api/openai/messages_input.h"
 #include "router/call/embed_images.h"
 #include <string.h>
 
@@ -74,7 +75,8 @@ static uint32_t read_options(struct call *c, struct body *b, struct texts_ask *a
     const struct object root = body_root(b);
     const enum model_task has = edge_limits(c->edge)->task;
     struct pooled *q = state;
-    ask->in = body_texts_or_images(c, b, root, "input", &ask->n);
+    if (!messages_input(c, b, ask))
+        ask->in = body_texts_or_images(c, b, root, "input", &ask->n);
     const char *format = body_str(b, root, "encoding_format", false);
     q->task = task_of(body_str(b, root, "task", false), has);
     if (!q->task)
@@ -106,7 +108,8 @@ const struct route route_pooling = {
     .errors = ERRORS_OPENAI,
     .summary = "vLLM's vectors of texts, or of their tokens, of a model that embeds; probabilities "
                "of their tokens' labels, of one that classifies tokens; others answer 400.",
-    .body = "`input` (as `/v1/embeddings`), `task` (`embed`, `token_embed`, `token_classify`: as "
+    .body = "`input` or `messages` (as `/v1/embeddings`), `task` (`embed`, `token_embed`, "
+            "`token_classify`: as "
             "the model), `use_activation` (true: length 1, softmax), `truncate_prompt_tokens`, "
             "`input_type` (`query`, `document`: filled, cut and without tokens as ColBERT's files "
             "say)",
