@@ -90,8 +90,8 @@ enum { SQUARES = 4 };               /* elements of a row of row_squares() and of
 struct latent_kv {
     uint32_t n_heads, rank, rot_dim;
     bool interleaved;
-    const float *rope; /* or NULL */
-    const float *norm; /* [rank] weights: the latent part of a key is RMS-normalised */
+    const float *rope;      /* or NULL */
+    const float *norm;      /* [rank] weights: the latent part of a key is RMS-normalised */
     const float *turn_norm; /* [rot_dim] the same of the rotated part, before it turns; or NULL */
     float eps;
     const float *latent;  /* [T, n_heads, rank] latent part of the queries, not rotated */

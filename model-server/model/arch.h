@@ -90,7 +90,7 @@ enum role {
     W_INDEX_K_NORM,
     W_INDEX_WEIGHTS,
     W_INDEX_IN_NORM, /* of index_spec.own_norm */
-    W_HEAD_SLOPE,    /* of q_growth.by_head, whole names: numbers of the heads of q; of an indexer */
+    W_HEAD_SLOPE, /* of q_growth.by_head, whole names: numbers of the heads of q; of an indexer */
     W_HEAD_OFFSET,
     W_INDEX_SLOPE,
     W_INDEX_OFFSET,

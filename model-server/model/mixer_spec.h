@@ -108,7 +108,7 @@ struct mla_spec {
         /* not 0: it selects top - 1 complete pools of this many positions, by keys of pools, and
          * the pool that is not complete (GLM-5.3). Without a rotation. */
         uint32_t pool;
-        float eps; /* of the norm of its keys */
+        float eps;     /* of the norm of its keys */
         bool own_norm; /* its queries read the layer's input after a layer norm of their own */
     } index;
 };

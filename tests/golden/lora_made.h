@@ -82,11 +82,12 @@ static inline float *made_floats(const struct tensor *t)
 static inline bool made_target(const struct tensor *t)
 {
     static const char *const not [] = {
-        ".experts.",   ".gate.",    ".kv_b_proj.",  "shared_expert_gate.", ".altup.", ".laurel.",
-        "per_layer_",  ".rg_lru.",  ".compressor.", ".indexer.",           ".wo_a.",  ".hc_",
-        ".lora.",      ".r_k",      ".x_proj.",     ".dt_proj.",           ".A_log",  ".router.",
-        ".bcdt_proj.", ".q_weight", ".k_weight",    ".wkv_b.",
-        "vision_"};
+        ".experts.",    ".gate.",    ".kv_b_proj.", "shared_expert_gate.",
+        ".altup.",      ".laurel.",  "per_layer_",  ".rg_lru.",
+        ".compressor.", ".indexer.", ".wo_a.",      ".hc_",
+        ".lora.",       ".r_k",      ".x_proj.",    ".dt_proj.",
+        ".A_log",       ".router.",  ".bcdt_proj.", ".q_weight",
+        ".k_weight",    ".wkv_b.",   "vision_"};
     for (size_t i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
         if (strstr(t->name, not [i]))
             return false;

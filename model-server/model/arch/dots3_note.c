@@ -29,9 +29,12 @@ static void check_sizes(struct config *c, const struct decoder_spec *s)
         const struct {
             const char *key;
             uint32_t is;
-        } sizes[] = {{"num_attention_heads", spec_heads(s, i)}, {"q_lora_rank", m->q_rank},
-                     {"kv_lora_rank", m->kv_rank},              {"qk_nope_head_dim", m->nope},
-                     {"qk_rope_head_dim", m->rope},             {"v_head_dim", m->v}};
+        } sizes[] = {{"num_attention_heads", spec_heads(s, i)},
+                     {"q_lora_rank", m->q_rank},
+                     {"kv_lora_rank", m->kv_rank},
+                     {"qk_nope_head_dim", m->nope},
+                     {"qk_rope_head_dim", m->rope},
+                     {"v_head_dim", m->v}};
         for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
             const uint32_t own = config_own_size(c, i, sizes[k].key);
             if (own && own != sizes[k].is)
@@ -52,7 +55,8 @@ static void window_sizes(struct config *c, struct decoder_spec *s, uint32_t laye
     m->kv_rank = window_size(c, layer, "kv_lora_rank", 1024, all->kv_rank);
     m->nope = window_size(c, layer, "qk_nope_head_dim", 192, all->nope);
     m->v = window_size(c, layer, "v_head_dim", 128, all->v);
-    m->rope = window_size(c, layer, "qk_rope_head_dim", dim > m->nope ? dim - m->nope : 0, all->rope);
+    m->rope =
+        window_size(c, layer, "qk_rope_head_dim", dim > m->nope ? dim - m->nope : 0, all->rope);
     if (!m->rope || m->rope % 2 || m->rope > ROPE_MAX_DIM)
         config_fail(c, "layers with a window: `qk_rope_head_dim` must be even and at most %d",
                     ROPE_MAX_DIM);
@@ -68,16 +72,17 @@ static void window_sizes(struct config *c, struct decoder_spec *s, uint32_t laye
 static uint32_t kinds(struct config *c, struct decoder_spec *s)
 {
     const cJSON *word = config_layer_list(c, s, "layer_types");
-    const uint32_t window = config_u32_or(
-        c, "sliding_window", config_u32_or(c, "sliding_window_size", 512, 1, 1u << 30), 1, 1u << 30);
+    const uint32_t window =
+        config_u32_or(c, "sliding_window",
+                      config_u32_or(c, "sliding_window_size", 512, 1, 1u << 30), 1, 1u << 30);
     const bool listed = json_get(c->root, "per_layer_config") && !json_get(c->root, "use_dsa");
     const bool selects = config_bool_or(c, "use_dsa", true);
     const bool windows = config_bool_or(c, "use_sliding_window", true);
     uint32_t first = UINT32_MAX;
     for (uint32_t i = 0; i < s->n_layers; i++, word = word ? word->next : NULL) {
         struct layer_spec *l = &s->layers[i];
-        const char *type = word && cJSON_IsString(word) ? word->valuestring
-                           : word                       ? ""
+        const char *type = word && cJSON_IsString(word)      ? word->valuestring
+                           : word                            ? ""
                            : !windows || i < 2 || i % 4 == 1 ? "indexed_attention"
                                                              : "sliding_attention";
         const bool full = strcmp(type, "full_attention") == 0;
@@ -87,9 +92,7 @@ static uint32_t kinds(struct config *c, struct decoder_spec *s)
         else if (!full && strcmp(type, "indexed_attention") != 0)
             config_fail(c, "layers of type `%.40s` are not supported", type);
         l->selects_none = l->window || (listed ? full : !selects);
-        l->rope = l->window         ? ROTATION_WINDOW
-                  : l->selects_none ? ROTATION_FULL
-                                    : ROTATION_SELECTS;
+        l->rope = l->window ? ROTATION_WINDOW : l->selects_none ? ROTATION_FULL : ROTATION_SELECTS;
         first = l->window && first == UINT32_MAX ? i : first;
     }
     return first;
@@ -105,7 +108,8 @@ static void rotation(struct config *c, struct rope_spec *r, uint32_t dim, const 
     const cJSON *own = json_get(all, kind), *set = own ? own : all;
     const char *type = json_str(set, "rope_type", json_str(set, "type", "default"));
     if (strcmp(type, "default") != 0 || c->rope_scaling)
-        config_fail(c, "rope type `%.40s` is not supported", c->rope_scaling ? c->rope_scaling : type);
+        config_fail(c, "rope type `%.40s` is not supported",
+                    c->rope_scaling ? c->rope_scaling : type);
     *r = (struct rope_spec){.kind = ROPE_DEFAULT,
                             .interleaved = true,
                             .dim = dim,
@@ -163,15 +167,16 @@ static void experts(struct config *c, struct decoder_spec *s)
     const uint32_t every =
         cJSON_IsArray(often) ? 1 : config_u32_or(c, "moe_layer_freq", 1, 1, SPEC_MAX_LAYERS);
     for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].moe =
-            i >= dense && (cJSON_IsArray(often) ? config_layer_num(c, s, "moe_layer_freq", i, 1) != 0
-                                                : i % every == 0);
+        s->layers[i].moe = i >= dense && (cJSON_IsArray(often)
+                                              ? config_layer_num(c, s, "moe_layer_freq", i, 1) != 0
+                                              : i % every == 0);
 }
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(
-        c, s, &(struct config_defaults){.head_dim = 256, .max_positions = 524288, .norm_eps = 1e-5});
+        c, s,
+        &(struct config_defaults){.head_dim = 256, .max_positions = 524288, .norm_eps = 1e-5});
     s->act = config_act(c, "hidden_act", "silu");
     config_only(c, "attention_bias", false);
     config_only(c, "mlp_bias", false);
@@ -183,8 +188,8 @@ const struct arch arch_dots3_note = {
     .types = (const char *const[]){"dots3_note_text", "dots3_note", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_O, NAMES_LLAMA_MLP, NAMES_EXPERTS,
-              NAMES_SHARED_EXPERTS, NAMES_LATENT, NAMES_INDEXER,
-              [W_K_TURN_NORM] = "model.layers.*.self_attn.k_rope_only_layernorm",
+              NAMES_SHARED_EXPERTS, NAMES_LATENT,
+              NAMES_INDEXER, [W_K_TURN_NORM] = "model.layers.*.self_attn.k_rope_only_layernorm",
               [W_ATTN_GATE] = "model.layers.*.self_attn.g_proj",
               [W_SELECT_BIAS] = "model.layers.*.mlp.gate.e_score_correction_bias"},
     .configure = configure,

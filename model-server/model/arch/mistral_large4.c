@@ -90,20 +90,18 @@ static void attention(struct config *c, struct decoder_spec *s)
         l->other_mla = l->rope == SPEC_NO_ROPE;
         l->attn_scale = spec_head_scale(s) * (float)(m_all * m_all);
     }
-    config_indexer(c, s,
-                   &(struct index_defaults){.heads = 32,
-                                            .every = 1,
-                                            .interleaved = true,
-                                            .eps = 1e-6,
-                                            .own_norm = true});
+    config_indexer(
+        c, s,
+        &(struct index_defaults){
+            .heads = 32, .every = 1, .interleaved = true, .eps = 1e-6, .own_norm = true});
     s->mla.index.interleaved = true;
 }
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    config_decoder(c, s,
-                   &(struct config_defaults){
-                       .head_dim = 64, .max_positions = 1048576, .norm_eps = 1e-5});
+    config_decoder(
+        c, s,
+        &(struct config_defaults){.head_dim = 64, .max_positions = 1048576, .norm_eps = 1e-5});
     s->act = config_act(c, "hidden_act", "silu");
     config_only(c, "attention_bias", false);
     config_only(c, "mlp_bias", false);
@@ -156,8 +154,8 @@ const struct arch arch_mistral_large4 = {
               [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",
               [W_MOE_GATE] = NAME_MLP("experts.*.gate_proj", "experts.*.w1"),
               [W_MOE_UP] = NAME_MLP("experts.*.up_proj", "experts.*.w3"),
-              [W_MOE_DOWN] = "model.layers.*.mlp.experts.down_proj|" NAME_MLP(
-                  "experts.*.down_proj", "experts.*.w2"),
+              [W_MOE_DOWN] = "model.layers.*.mlp.experts.down_proj|" NAME_MLP("experts.*.down_proj",
+                                                                              "experts.*.w2"),
               [W_SHARED_GATE] = NAME_MLP("shared_experts.gate_proj", "shared_experts.w1"),
               [W_SHARED_UP] = NAME_MLP("shared_experts.up_proj", "shared_experts.w3"),
               [W_SHARED_DOWN] = NAME_MLP("shared_experts.down_proj", "shared_experts.w2")},

@@ -237,7 +237,8 @@ static uint32_t row_of_latent(const struct lora_pair *p, const struct lora_base 
         return row_of_gate(p, base, i);
     if (p->role != W_Q && p->role != W_Q_B)
         return i;
-    return (heads_of(base, p->layer, 0).first + i / each) * (nope + rope) + (turned ? nope : 0) + i % each;
+    return (heads_of(base, p->layer, 0).first + i / each) * (nope + rope) + (turned ? nope : 0) +
+           i % each;
 }
 
 /* Every rank has both latents; the last matrix reads the groups' results. */

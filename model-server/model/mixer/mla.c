@@ -18,13 +18,12 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     const struct mla_shape s = mla_shape_of(d, layer);
     const struct mla_spec *m = spec_mla(&d->spec, layer);
     const struct index_spec *x = &d->spec.mla.index;
-    const uint32_t index =
-        mla_has_indexer(d, layer) ? (x->heads + (x->pool ? 2 : 1)) * x->dim + x->heads +
-                                        (x->own_norm ? d->spec.hidden : 0)
-                                  : 0;
+    const uint32_t index = mla_has_indexer(d, layer)
+                               ? (x->heads + (x->pool ? 2 : 1)) * x->dim + x->heads +
+                                     (x->own_norm ? d->spec.hidden : 0)
+                               : 0;
     const uint32_t rest = s.nope + s.rope + s.latent + s.q + s.key;
-    return m->q_rank * (m->gate_beside ? 4 : 1) + s.v + s.gate +
-           (rest > index ? rest : index);
+    return m->q_rank * (m->gate_beside ? 4 : 1) + s.v + s.gate + (rest > index ? rest : index);
 }
 
 static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
@@ -156,20 +155,20 @@ static const float *queries(struct decoder *d, const struct mla *a, struct sub_s
     if (a->kv_a)
         project(d, t, a->kv_a, LORA_KV_A, key, s.key, t->in, d->spec.hidden);
     d->ops->linear_heads(d->dev, latent, nope, t->tokens, a->k_up, s.heads);
-    d->ops->latent_kv(
-        d->dev, q, a->kv_a ? key : NULL, t->cache, t->kv,
-        &(struct latent_kv){.n_heads = s.heads,
-                            .rank = m->kv_rank,
-                            .rot_dim = m->rope,
-                            .interleaved = d->spec.rope[ls->rope].interleaved,
-                            .rope = a->q_rope ? d->scratch.rope[ls->rope] : NULL,
-                            .norm = a->kv_norm,
-                            .turn_norm = a->turn_norm,
-                            .eps = m->eps,
-                            .latent = latent,
-                            .turned = turned,
-                            .q_scale = ls->q_grows && !a->growth.slope ? d->scratch.q_scale + t->first
-                                                                       : NULL});
+    d->ops->latent_kv(d->dev, q, a->kv_a ? key : NULL, t->cache, t->kv,
+                      &(struct latent_kv){.n_heads = s.heads,
+                                          .rank = m->kv_rank,
+                                          .rot_dim = m->rope,
+                                          .interleaved = d->spec.rope[ls->rope].interleaved,
+                                          .rope = a->q_rope ? d->scratch.rope[ls->rope] : NULL,
+                                          .norm = a->kv_norm,
+                                          .turn_norm = a->turn_norm,
+                                          .eps = m->eps,
+                                          .latent = latent,
+                                          .turned = turned,
+                                          .q_scale = ls->q_grows && !a->growth.slope
+                                                         ? d->scratch.q_scale + t->first
+                                                         : NULL});
     grow(d, t, &a->growth, q, s.heads, s.key);
     return q;
 }
@@ -224,5 +223,4 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
 /* But for the keys of an indexer that have not filled a pooled one yet. */
 static bool stateless(const struct decoder *d) { return !d->spec.mla.index.pool; }
 
-const struct sublayer_ops mixer_mla = {"mla",   width, mla_load, mla_free,
-                                       forward, keeps, stateless};
+const struct sublayer_ops mixer_mla = {"mla", width, mla_load, mla_free, forward, keeps, stateless};

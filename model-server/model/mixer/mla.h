@@ -26,8 +26,8 @@ struct mla {
     /* [heads * nope], [heads * rope] of hidden or q_rank; q_rope is NULL without rotation */
     struct weight *q_nope, *q_rope;
     struct weight *kv_a; /* [kv_rank + rope, hidden]; NULL: it reads another layer's latents */
-    struct weight *gate;          /* [heads] or [heads * v] of hidden, or NULL */
-    struct weight *o;             /* [hidden, heads * v] */
+    struct weight *gate; /* [heads] or [heads * v] of hidden, or NULL */
+    struct weight *o;    /* [hidden, heads * v] */
     struct weight **k_up, **v_up; /* [heads] of [kv_rank, nope] and [v, kv_rank] */
     uint32_t heads;
     struct norm q_norm; /* [q_rank] */

@@ -144,8 +144,8 @@ static void load_indexer(struct loader *l, struct indexer *x, int layer)
         x->in_norm.w = loader_weight_vector(l, W_INDEX_IN_NORM, layer, in);
         x->in_norm.b = loader_bias(l, W_INDEX_IN_NORM, layer, in);
     }
-    x->growth = load_growth(l, W_INDEX_SLOPE, W_INDEX_OFFSET, layer, m->heads,
-                            (struct slice){0, m->heads});
+    x->growth =
+        load_growth(l, W_INDEX_SLOPE, W_INDEX_OFFSET, layer, m->heads, (struct slice){0, m->heads});
     p = loader_part(l, W_INDEX_K, layer, NO_EXPERT, false, m->dim, s->hidden);
     x->k = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
     x->norm = (struct norm){.kind = NORM_LAYER, .eps = m->eps};
@@ -237,11 +237,16 @@ void mla_free(struct decoder *d, void *self)
     layer_free_norm(d, &a->q_norm);
     layer_free_norm(d, &a->index.norm);
     layer_free_norm(d, &a->index.in_norm);
-    float *vectors[] = {a->kv_norm, a->turn_norm, a->sinks,         a->index.pool_bias,    a->growth.slope,
-                        a->growth.offset, a->index.growth.slope, a->index.growth.offset};
+    float *vectors[] = {a->kv_norm,
+                        a->turn_norm,
+                        a->sinks,
+                        a->index.pool_bias,
+                        a->growth.slope,
+                        a->growth.offset,
+                        a->index.growth.slope,
+                        a->index.growth.offset};
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
         d->ops->free(d->dev, vectors[i]);
     free(a->k_up), free(a->v_up);
     free(a);
 }
-

@@ -116,7 +116,8 @@ static inline int configure(const char *keys, const char *base, struct decoder_s
 #define AXK2 "\"model_type\":\"axk2\",\"q_lora_rank\":24,\"moe_intermediate_size\":32," SIZES
 
 #define LARGE_4                                                                                    \
-    "\"model_type\":\"mistral_large4_text\",\"moe_intermediate_size\":32,\"num_experts_per_tok\":2," SIZES
+    "\"model_type\":\"mistral_large4_text\",\"moe_intermediate_size\":32,\"num_experts_per_tok\":" \
+    "2," SIZES
 
 #define MIMO                                                                                       \
     "\"model_type\":\"mimo_v2\",\"num_key_value_heads\":2,\"moe_intermediate_size\":32," SIZES
