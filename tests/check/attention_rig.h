@@ -10,6 +10,8 @@
 #include "tests/check/random.h"
 #include <string.h>
 
+enum { WIDEST = 1088 }; /* head of a case */
+
 static struct rng rng;
 static const struct backend_ops *const ops = &backend_cpu;
 
@@ -243,7 +245,7 @@ static void head_of(const struct sequence *s, uint32_t t, uint32_t head, bool ca
     const float *src = s->qkv + t * qkv_width(&s->attn) + (size_t)head * dim;
     const float *rope = s->rope + (size_t)t * s->rot;
     bool v = head >= s->attn.n_heads + s->attn.n_kv_heads;
-    float f[512];
+    float f[WIDEST];
     for (uint32_t i = 0; i < dim; i++)
         x[i] = f[i] = src[i];
     for (uint32_t i = 0; !v && i < half; i++) {
@@ -286,7 +288,7 @@ static double attention_error(const struct sequence *s, uint32_t t, uint32_t hea
     uint32_t dim = a->head_dim, kv = head / (a->n_heads / a->n_kv_heads);
     uint32_t lo = a->window && t + 1 > a->window ? t + 1 - a->window : 0, hi = t;
     lo = a->chunk ? t / a->chunk * a->chunk : lo;
-    double q[512], x[512], o[512] = {0}, sum = 0, max = -INFINITY, worst = 0;
+    double q[WIDEST], x[WIDEST], o[WIDEST] = {0}, sum = 0, max = -INFINITY, worst = 0;
     double *p = malloc(s->len * sizeof(*p));
     while (a->both && hi + 1 < s->len && (!a->window || hi + 1 - t < a->window + a->ahead))
         hi++;

@@ -49,6 +49,7 @@ static const struct attn_case attn_cases[] = {
     {{16, 1, 18, 0.2f, 0, .alibi = slopes}, 130, 16},
     {{3, 3, 7, 0.3f, 5.0f, .alibi = slopes}, 40, 16},
     {{2, 1, 256, 0.0625f, 50.0f, 0}, 530, 1024},
+    {{2, 1, 1088, 0.03f, 0, 100}, 280, 16}, /* the widest */
     {{5, 5, 96, 0.1f, 0, 5}, 300, 16},
     {{9, 3, 128, 0.09f, 0, 1}, 60, 16},
     {{8, 1, 64, 0.125f, 0, 0, .sinks = sinks}, 900, 16},
@@ -363,7 +364,7 @@ static void what_the_cache_cannot_hold_is_refused(void **state)
     static const struct kv_desc bad[] = {{3, 5, 24, KV_F16, {2, 32, 32}},
                                          {3, 5, 8, KV_F16, {2, 32, 32}},
                                          {3, 5, 16, KV_F16, {2, 0, 0}},
-                                         {3, 5, 16, KV_F16, {2, 577, 577}},
+                                         {3, 5, 16, KV_F16, {2, 1089, 1089}},
                                          {3, 5, 16, KV_N, {2, 32, 32}}};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct err e = ERR_INIT;

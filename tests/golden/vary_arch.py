@@ -24,6 +24,7 @@ from arch_made.base import COMMON, SPREAD
 from arch_made.keys import hub_keys
 from arch_made.recurrent import as_olmo_hybrid
 from arch_made.within import WITHIN
+import vary_latent
 
 FOLDER = "build/golden/vary"
 SERVER = os.environ.get("MODEL_SERVER", "build/bin/model-server")
@@ -340,35 +341,8 @@ def own(t, r, c, n, heads):
         c.pop("first_k_dense_replace", None)
     if t == "glm_moe_dsa":
         c["indexer_types"] = ["full"] + [r.choice(["full", "shared"]) for _ in range(n - 1)]
-    if t == "dots3_note_text":
-        c |= dict(q_lora_rank=r.choice([16, 24]), n_shared_experts=r.choice([1, 2]), n_routed_experts=8, num_key_value_heads=heads, n_group=c.get("n_group", 1),
-                  shared_experts_intermediate_size=r.choice([24, 32]), layer_types=layer_types(r, t, n, ["indexed_attention", SLIDE, SLIDE, FULL]),
-                  mlp_layer_types=[r.choice(["dense", "sparse"]) for _ in range(n)], sliding_window=r.choice([5, 20, 64]))
-        c["topk_group"] = min(c.get("topk_group", 1), c["n_group"])
-        c["num_experts_per_tok"] = min(c["num_experts_per_tok"], 8 // c["n_group"] * c["topk_group"])
-        c["rope_parameters"] = {k: dict(rope_type="default", rope_theta=r.choice([1e4, 5e4, 8e7])) for k in set(c["layer_types"])}
-        nope, rope = r.choice([8, 12, 24]), r.choice([4, 8, 12])
-        own = dict(num_attention_heads=r.choice([4, 8]), q_lora_rank=r.choice([16, 20]), kv_lora_rank=r.choice([16, 32]), head_dim=nope + rope,
-                   qk_nope_head_dim=nope, qk_rope_head_dim=rope, v_head_dim=r.choice([8, 20]))
-        own["num_key_value_heads"] = own["num_attention_heads"]
-        if SLIDE in c["layer_types"]:
-            c["per_layer_config"] = {i: own for i, kind in enumerate(c["layer_types"]) if kind == SLIDE}
-        c["head_dim"] = c["qk_nope_head_dim"] + c["qk_rope_head_dim"]
-        for key in "first_k_dense_replace", "attention_bias", "mlp_bias":
-            c.pop(key, None)
-    if t == "mistral_large4_text":
-        c |= dict(n_shared_experts=r.choice([1, 2]), n_routed_experts=8, n_group=c.get("n_group", 1), num_key_value_heads=heads)
-        c["topk_group"] = min(c.get("topk_group", 1), c["n_group"])
-        c["num_experts_per_tok"] = min(c["num_experts_per_tok"], 8 // c["n_group"] * c["topk_group"])
-        rotates, source = [r.choice([0, 1, 1]) for _ in range(n)], list(range(n))
-        for i in range(1, n):  # of the last source of its kind, or none
-            own = [k for k in range(i) if source[k] == k and rotates[k] == rotates[i]]
-            read = [k for k in own if k in source[k + 1 : i]]
-            if own and r.random() < 0.5:
-                source[i] = r.choice([k for k in own if k >= max(read, default=0)])
-        c |= dict(no_rope_layers=rotates, kv_source_layers=source, indexer_types=["full"] + [r.choice(["full", "shared"]) for _ in range(n - 1)])
-        for key in "q_lora_rank", "mlp_bias", "norm_topk_prob", "attention_bias", "head_dim":
-            c.pop(key, None)
+    if t in vary_latent.DRAWS:
+        vary_latent.DRAWS[t](r, c, n, heads)
     if t == "longcat_flash":
         for key in "n_shared_experts", "mlp_layer_types":
             del c[key]

@@ -416,13 +416,13 @@ static void latent_key(const struct latent_job *j, size_t token)
     const struct kernels *kern = &j->d->kern;
     const uint32_t slot = kv_slots(&j->cache->desc, j->d->batch)[token];
     const float *kv = j->kv + token * (p->rank + p->rot_dim);
-    _Alignas(64) float key[MAX_HEAD_DIM], turned[MAX_HEAD_DIM];
+    _Alignas(64) float key[MAX_HEAD_DIM];
+    assert(j->kv);
     kern->norm_rms(key, kv, p->norm, NULL, p->rank, p->eps);
-    memcpy(key + p->rank, kv + p->rank, p->rot_dim * sizeof(*key));
     if (p->turn_norm)
-        kern->norm_rms(turned, kv + p->rank, p->turn_norm, NULL, p->rot_dim, p->eps);
-    if (p->turn_norm)
-        memcpy(key + p->rank, turned, p->rot_dim * sizeof(*key));
+        kern->norm_rms(key + p->rank, kv + p->rank, p->turn_norm, NULL, p->rot_dim, p->eps);
+    else
+        memcpy(key + p->rank, kv + p->rank, p->rot_dim * sizeof(*key));
     if (p->rope)
         kern->rotate(key + p->rank, p->rope + token * p->rot_dim, p->rot_dim, p->interleaved);
     store_head(kern, j->cache, j->layer, false, 0, slot, key);
