@@ -26,6 +26,8 @@ FAMILIES = {
     "xlnet": dict(d_model=768, n_layer=12, n_head=12, d_inner=3072),  # the base model; by default it is the large one
     "convbert": {},
     "squeezebert": {},
+    "nystromformer": {},
+    "fnet": {},
 }
 
 

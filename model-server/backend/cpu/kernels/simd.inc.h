@@ -68,11 +68,16 @@ TILE_KERNEL(tile_bf16, PANEL_BF16)
 TILE_KERNEL(tile_int8, PANEL_INT8)
 TILE_KERNEL(tile_fp8, PANEL_FP8)
 
-/* Four rows of x, four columns at a time: a 4 x 4 transposition in registers. */
-static void pack4(float *dst, uint32_t xs, const float *const *src, uint32_t n, float scale)
+/* Four rows of x, four columns at a time: a 4 x 4 transposition in registers. The rows of `next`
+ * are fetched meanwhile: a run of a row is too short for the CPU to do so. */
+static void pack4(float *dst, uint32_t xs, const float *const *src, const float *const *next,
+                  uint32_t n, float scale)
 {
     uint32_t k = 0;
     for (; k + 4 <= n; k += 4) {
+        if (k % LANES == 0)
+            for (int r = 0; r < 4; r++)
+                __builtin_prefetch(next[r] + k);
         const float *at[4] = {src[0] + k, src[1] + k, src[2] + k, src[3] + k};
         v_transpose4(dst + k * (size_t)xs, xs, at, scale);
     }
@@ -85,10 +90,13 @@ void ISA(pack)(float *dst, const float *const *src, uint32_t rows, uint32_t n, f
 {
     uint32_t xs = tile_stride(rows), r = 0;
     for (; r + 4 <= xs && rows > 2; r += 4) {
-        const float *four[4]; /* the padding of a last group repeats a row */
-        for (uint32_t i = 0; i < 4; i++)
+        const float *four[4], *next[4]; /* the padding of a last group repeats a row */
+        for (uint32_t i = 0; i < 4; i++) {
             four[i] = src[r + i < rows ? r + i : rows - 1];
-        pack4(dst + r, xs, four, n, scale);
+            next[i] =
+                r + 4 < rows ? src[r + 4 + i < rows ? r + 4 + i : rows - 1] : src[i % rows] + n;
+        }
+        pack4(dst + r, xs, four, next, n, scale);
     }
     for (; r < rows; r++)
         for (uint32_t k = 0; k < n; k++)
