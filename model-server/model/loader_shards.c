@@ -28,7 +28,7 @@ static bool grow(struct loader *l, struct shards *s)
         return true;
     void *parts = realloc(s->parts, (size_t)cap * sizeof(*s->parts));
     s->parts = parts ? parts : s->parts;
-    void *tensors = realloc((void *)s->tensors, (size_t)cap * sizeof(*s->tensors));
+    void *tensors = realloc((void *)s->tensors, (size_t)cap * sizeof(const struct tensor *));
     s->tensors = tensors ? tensors : s->tensors;
     void *copies = realloc((void *)s->copies, (size_t)cap * sizeof(*s->copies));
     s->copies = copies ? copies : s->copies;
@@ -96,12 +96,12 @@ struct weight *loader_pack_shards(struct loader *l, enum role role, int layer, i
             break;
         last = t;
     }
-    if (!l->failed && s.rows != rows) {
+    if (!l->failed && last && s.rows != rows) {
         l->failed = true;
         err_set(l->e, ERR_VALIDATION, "%s: the parts up to tensor `%s` have %lld rows, not %lld",
                 last->file, last->name, (long long)s.rows, (long long)rows);
     }
-    if (!l->failed)
+    if (!l->failed && last)
         w = loader_pack(l, s.parts, s.n, l->d->dtype, QUANT_NONE);
     shards_free(&s);
     return w;
