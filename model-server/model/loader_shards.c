@@ -28,7 +28,7 @@ static bool grow(struct loader *l, struct shards *s)
         return true;
     void *parts = realloc(s->parts, (size_t)cap * sizeof(*s->parts));
     s->parts = parts ? parts : s->parts;
-    void *tensors = realloc((void *)s->tensors, (size_t)cap * sizeof(*s->tensors));
+    void *tensors = realloc((void *)s->tensors, (size_t)cap * sizeof(const struct tensor *));
     s->tensors = tensors ? tensors : s->tensors;
     void *copies = realloc((void *)s->copies, (size_t)cap * sizeof(*s->copies));
     s->copies = copies ? copies : s->copies;
@@ -82,6 +82,7 @@ struct weight *loader_pack_shards(struct loader *l, enum role role, int layer, i
 {
     struct shards s = {0};
     struct weight *w = NULL;
+    const struct tensor *last = NULL;
     char name[NAME_MAX_LEN];
     if (!l->c && !l->failed) {
         const struct mat_part p = loader_plain_matrix(l, role, layer, rows, cols);
@@ -90,16 +91,17 @@ struct weight *loader_pack_shards(struct loader *l, enum role role, int layer, i
     }
     for (int i = 0; !l->failed && s.rows < rows; i++) {
         loader_name(l, role, layer, i, "", name);
-        const struct tensor *t = loader_find(l, name, 0, 0);
-        if (!t || !add(l, &s, t, cols, want))
+        const struct tensor *t = i ? loader_look(l, name) : loader_find(l, name, 0, 0);
+        if (!t || t == last || !add(l, &s, t, cols, want)) /* of some files it is one tensor */
             break;
+        last = t;
     }
-    if (!l->failed && s.rows != rows) {
+    if (!l->failed && last && s.rows != rows) {
         l->failed = true;
-        err_set(l->e, ERR_VALIDATION, "%s: the tensors up to `%s` have %lld rows, not %lld",
-                l->c->dir, name, (long long)s.rows, (long long)rows);
+        err_set(l->e, ERR_VALIDATION, "%s: the parts up to tensor `%s` have %lld rows, not %lld",
+                last->file, last->name, (long long)s.rows, (long long)rows);
     }
-    if (!l->failed)
+    if (!l->failed && last)
         w = loader_pack(l, s.parts, s.n, l->d->dtype, QUANT_NONE);
     shards_free(&s);
     return w;

@@ -35,7 +35,7 @@ static void hash_spans(void *arg, int thread, size_t begin, size_t end)
     (void)thread;
     for (size_t at = begin; at < end; at++) {
         const struct span *s = &j->d->batch->spans[at];
-        uint32_t known[NGRAM_IDS], id[NGRAM_IDS + 1];
+        uint32_t known[NGRAM_IDS] = {0}, id[NGRAM_IDS + 1] = {0};
         for (uint32_t i = 0; i < p->most; i++)
             known[i] = p->end;
         if (s->kv_len > s->n)
