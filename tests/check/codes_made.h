@@ -40,6 +40,7 @@ static inline void fill_codes(struct rng *rng, struct mat_codes *c, uint32_t row
                               float *numbers)
 {
     const uint32_t n = rows * cols;
+    *c = (struct mat_codes){.format = c->format};
     if (c->format.element == ELEMENT_E4M3) {
         fill_e4m3(rng, c, rows, cols, numbers);
         return;

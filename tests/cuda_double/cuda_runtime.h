@@ -84,6 +84,8 @@ template <typename T> static inline T atomicAdd(T *p, T v)
 }
 /* Blocks run one after the other: later ones see earlier writes. */
 static inline void __threadfence(void) {}
+static inline float cospif(float x) { return (float)cos(M_PI * (double)x); }
+static inline float sinpif(float x) { return (float)sin(M_PI * (double)x); }
 static inline float __uint_as_float(uint32_t u)
 {
     float f;

@@ -3,7 +3,7 @@
 // fuzz-sources: model-server/model/checkpoint/torch_zip.c
 // fuzz-sources: model-server/model/checkpoint/torch_pickle.c model-server/model/lora/lora.c
 // fuzz-sources: model-server/model/lora/lora_recur.c model-server/model/lora/lora_place.c
-// fuzz-sources: model-server/model/lora/lora_head.c
+// fuzz-sources: model-server/model/lora/lora_head.c model-server/model/decoder_spec.c
 // fuzz-sources: model-server/model/lora/lora_gguf.c model-server/model/checkpoint/gguf_names.c
 // fuzz-sources: model-server/model/checkpoint/gguf_order.c
 // fuzz-sources: model-server/model/checkpoint/gguf_latent.c

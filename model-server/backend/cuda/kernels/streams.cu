@@ -194,9 +194,9 @@ static __global__ void __launch_bounds__(THREADS) fourier_kernel(fourier_args a)
     float even = 0.0f, odd = 0.0f;
     for (uint32_t i = 0, at = 0; i < s.n; i++, x += 2 * a.half) {
         const int near = at > s.n / 2 ? (int)at - (int)s.n : (int)at; /* half a turn at most */
-        const float angle = 6.2831853f * (float)near / (float)s.n;
-        even = fmaf(x[0], cosf(angle), even);
-        odd = fmaf(x[a.half], sinf(angle), odd);
+        const float half_turns = 2.0f * (float)near / (float)s.n; /* cosf() would need a stack */
+        even = fmaf(x[0], cospif(half_turns), even);
+        odd = fmaf(x[a.half], sinpif(half_turns), odd);
         at += t;
         at -= at >= s.n ? s.n : 0;
     }

@@ -22,7 +22,6 @@ struct stored {
     uint32_t bits;            /* of a code */
     uint32_t group;           /* columns that share a scale; 0: all of a row */
     uint32_t row_block;       /* rows that share a scale: 1, more with blocks; 0: all rows */
-    uint32_t turns;           /* blocks begin anew with each of so many equal runs of rows; 0: 1 */
     uint32_t zero_bias;       /* difference between a zero point and its stored value */
     bool symmetric, is_float; /* codes are e4m3 */
     bool divides;             /* the tensor's scale divides */
@@ -30,6 +29,7 @@ struct stored {
                                  scales, those beside which there are some */
     bool varies;              /* matrices may have other formats, bits and groups: vary.c */
     float scale_by;           /* factor of stored scales; 0: 1 */
+    uint32_t turns;           /* blocks begin anew with each of so many equal runs of rows; 0: 1 */
     bool keep;                /* keep codes if possible, for products in `arith` */
     enum arith arith;
 };
