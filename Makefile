@@ -169,16 +169,16 @@ $(B)/gen/calibration.inc: model-server/quantize/calibration.txt
 	$(Q)cat $< | $(BYTES) > $@
 
 # Every file of a registry becomes one row: arch/llama.c -> ROW(llama), route_info.c -> ROW(info).
+# A file that is the same keeps its time. `make test` runs two makes at once, so each writes its own.
+replace = cmp -s $@.$$$$ $@ && rm $@.$$$$ || mv $@.$$$$ $@
 define registry
 	@mkdir -p $(@D)
-	@for f in $(sort $(patsubst route_%,%,$(notdir $(basename $(1))))); do echo "ROW($$f)"; done > $@.tmp
-	@cmp -s $@.tmp $@ && rm $@.tmp || mv $@.tmp $@
+	@for f in $(sort $(patsubst route_%,%,$(notdir $(basename $(1))))); do echo "ROW($$f)"; done > $@.$$$$; $(replace)
 endef
 # Where a file has several rows: const struct KIND PREFIX_name = ... -> ROW(name).
 define registry_of
 	@mkdir -p $(@D)
-	@sed -n 's/^const struct $(1) $(2)_\([a-z0-9_]*\) = .*/ROW(\1)/p' $(sort $(3)) | LC_ALL=C sort > $@.tmp
-	@cmp -s $@.tmp $@ && rm $@.tmp || mv $@.tmp $@
+	@sed -n 's/^const struct $(1) $(2)_\([a-z0-9_]*\) = .*/ROW(\1)/p' $(sort $(3)) | LC_ALL=C sort > $@.$$$$; $(replace)
 endef
 # A plugin and a program that read other headers refuse each other: what crosses is in these and in what they include.
 SEAM      := $(addprefix model-server/,backend/plugin.h backend/act.h comm/comm.h)
