@@ -148,7 +148,7 @@ def test_what_cannot_be_promised_is_refused_at_once(client, s):
     import openai
 
     for schema, place in [
-        ({"properties": {"a": {"items": {"not": {"format": "date"}}}}}, "#/properties/a/items/not/format"),
+        ({"properties": {"a": {"items": {"type": "array", "uniqueItems": True}}}}, "#/properties/a/items/uniqueItems"),
         ({"type": "array", "uniqueItems": True}, "#/uniqueItems"),
         ({"$ref": "https://example.com/x"}, "#/$ref"),
     ]:
