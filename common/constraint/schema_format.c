@@ -87,7 +87,7 @@
 #define REGEX     CHOICE(PLAIN "|" GROUP(CHOICE(PLAIN "|" GROUP(CHOICE(PLAIN)))))
 
 /* Every text of a format matches `beyond`, which may match others, too: `not` allows only the rest.
- * NULL: `pattern` excludes nothing; "": no such pattern is of use. `most`: maximum number of
+ * NULL: `pattern` excludes nothing; "": there is no such pattern. `most`: maximum number of
  * characters, also of `head`; 0: unlimited. */
 static const struct {
     const char *name, *pattern, *beyond;

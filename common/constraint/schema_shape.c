@@ -278,14 +278,16 @@ static term trailing(struct schema *s, const struct object_shape *o, uint32_t ha
     uint32_t hi = o->hi == TERM_UNBOUNDED ? o->hi : o->hi < have ? 0 : o->hi - have;
     if (o->hi != TERM_UNBOUNDED && o->hi < have)
         return TERM_NONE;
-    term t = schema_list(s, o->others, !have, lo, hi), must = TERM_ALL;
     if (lo > 1 && !o->distinct) /* a repeated key would count once */
         return TERM_NONE;
+    term t, must = TERM_ALL;
     if (lo > 1 && lo <= hi) {
         t = schema_distinct(s, o->others, lo);
         t = have ? term_cat(s->p, s->comma, t) : t;
         t = term_cat(s->p, t,
                      schema_list(s, o->others, false, 0, hi == TERM_UNBOUNDED ? hi : hi - lo));
+    } else {
+        t = schema_list(s, o->others, !have, lo, hi);
     }
     for (int i = 0; i < o->n_must; i++)
         must = term_and(s->p, must, o->must[i]);

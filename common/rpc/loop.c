@@ -29,7 +29,7 @@
 struct ending {
     pthread_mutex_t lock;
     pthread_cond_t over;
-    bool done, left; /* left: nobody waits any more */
+    bool done, left; /* left: the caller no longer waits */
 };
 
 static void ending_free(struct ending *g)

@@ -58,30 +58,26 @@ def products(out, flop):
         print(f"\nwgmma as the start-up check sees it: {r['device']}")
 
 
-def packed(out, copy):
-    """Products of weights that stay packed: bytes of weights a second, TFLOP/s of many rows."""
-    rows = lines(out / "products.fp8.json") + lines(out / "products.packed.json")
+def weights_read(title, rows, copy):
+    """Bytes of weights a second, beside a copy of memory; TFLOP/s of many rows."""
     if rows:
-        print("\n| product | format | rows | GB/s of weights | of copy | TFLOP/s |")
+        print(f"\n| {title} | format | rows | GB/s of weights | of copy | TFLOP/s |")
         print("|---|---|---|---|---|---|")
     for r in rows:
         print(
             f"| {r['shape']} | {r['format']} | {r['rows']} | {r['weight_bytes_per_s'] / 1e9:.0f} "
             f"| {share(r['weight_bytes_per_s'], copy)} | {r['flop_per_s'] / 1e12:.0f} |"
         )
+
+
+def packed(out, copy):
+    """Products of weights that stay packed."""
+    weights_read("product", lines(out / "products.fp8.json") + lines(out / "products.packed.json"), copy)
 
 
 def experts(out, copy):
-    """A layer's experts: bytes of the experts that are read a second, TFLOP/s of many rows."""
-    rows = lines(out / "experts.fp8.json") + lines(out / "experts.json")
-    if rows:
-        print("\n| experts | format | rows | GB/s of weights | of copy | TFLOP/s |")
-        print("|---|---|---|---|---|---|")
-    for r in rows:
-        print(
-            f"| {r['shape']} | {r['format']} | {r['rows']} | {r['weight_bytes_per_s'] / 1e9:.0f} "
-            f"| {share(r['weight_bytes_per_s'], copy)} | {r['flop_per_s'] / 1e12:.0f} |"
-        )
+    """A layer's experts: of the weights those that are read."""
+    weights_read("experts", lines(out / "experts.fp8.json") + lines(out / "experts.json"), copy)
 
 
 def main():
