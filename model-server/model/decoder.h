@@ -128,8 +128,7 @@ struct decoder {
     const struct ragged *step;       /* whose layers run, for mixers that end it and begin others */
     struct trigram *trigram;         /* with spec.embed_trigram (trigram.h); or NULL */
     struct stack_start *stack_start; /* with spec.two_stacks; or NULL */
-    struct mixed_last *mixed_last;   /* with spec.mix, in the last stage; or NULL */
-    struct gated_last *gated_last;   /* the same with mix.rank */
+    void *residual_last;             /* the part of residual_ops.end(); or NULL */
     struct affine *affine_first;     /* with spec.affine: of the embedding; or NULL */
     struct layer *layers;            /* [spec_all_layers()] */
     float *capture;     /* where later passes store rows for a draft head; NULL: nowhere */
@@ -188,28 +187,10 @@ int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoin
                  const struct stored *how, struct err *e);
 void decoder_free(struct decoder *d);
 
-/* Of spec.altup (residual_altup.c): loads and frees what all layers share, and a layer's part. */
+/* Of spec.altup (residual_altup.c): loads and frees what all layers share. */
 void decoder_altup_load(struct loader *l);
 void decoder_altup_free(struct decoder *d);
-struct altup_layer *decoder_altup_load_layer(struct loader *l, uint32_t layer);
-void decoder_altup_free_layer(struct decoder *d, struct altup_layer *y); /* NULL is fine */
-
-/* The same of spec.mix (residual_mixed.c): a layer's part, and that of the head. */
-struct mixed_layer *decoder_mixed_load_layer(struct loader *l, uint32_t layer);
-void decoder_mixed_free_layer(struct decoder *d, struct mixed_layer *y); /* NULL is fine */
-void decoder_mixed_load_last(struct loader *l);
-void decoder_mixed_free_last(struct decoder *d);
-/* The same of residual_gated.c. */
-struct gated_layer *decoder_gated_load_layer(struct loader *l, uint32_t layer);
-void decoder_gated_free_layer(struct decoder *d, struct gated_layer *y); /* NULL is fine */
-void decoder_gated_load_last(struct loader *l);
-void decoder_gated_free_last(struct decoder *d);
-/* The same of spec.affine (residual_affine.c): a layer's part, and that of the embedding. */
-/* Of spec.sphere: residual_sphere.c. */
-struct sphere_layer *decoder_sphere_load_layer(struct loader *l, uint32_t layer);
-void decoder_sphere_free_layer(struct decoder *d, struct sphere_layer *y); /* NULL is fine */
-struct affine_layer *decoder_affine_load_layer(struct loader *l, uint32_t layer);
-void decoder_affine_free_layer(struct decoder *d, struct affine_layer *y); /* NULL is fine */
+/* The same of the embedding, with spec.affine (residual_affine.c). */
 void decoder_affine_load_first(struct loader *l);
 void decoder_affine_free_first(struct decoder *d);
 /* Of spec.two_stacks (residual_stacks.c): what both stacks begin with. */

@@ -7,6 +7,7 @@
 #include "model-server/model/kv_parts.h"
 #include "model-server/model/loader.h"
 #include "model-server/model/ngrams.h"
+#include "model-server/model/residual.h"
 #include "model-server/model/trigram.h"
 #include <assert.h>
 #include <math.h>
@@ -184,18 +185,9 @@ static void load_layer(struct loader *l, uint32_t at)
         load_sublayer(l, &y->tail, &ffn_embedded, i, &d->ffn_width);
         y->post_tail_norm = loader_norm(l, W_LAYER_EMBED_POST_NORM, layer);
     }
-    if (s->altup.n)
-        y->altup = decoder_altup_load_layer(l, i);
-    if (s->mix.rank)
-        y->gated = decoder_gated_load_layer(l, i);
-    else if (s->mix.n)
-        y->mixed = decoder_mixed_load_layer(l, i);
+    residual_load_layer(l, i);
     if (ls->ngrams)
         y->ngrams = decoder_ngrams_load(l, i);
-    if (s->affine)
-        y->affine = decoder_affine_load_layer(l, i);
-    if (s->sphere.rate != 0)
-        y->sphere = decoder_sphere_load_layer(l, i);
     if (s->layer_scale)
         y->scale = loader_number(l, W_LAYER_SCALE, layer);
 }
@@ -418,12 +410,8 @@ void decoder_free_layer(struct decoder *d, uint32_t layer)
             subs[i]->ops->free(d, subs[i]->self);
     layer_free_weight(d, y->mixer_gate.down), layer_free_weight(d, y->mixer_gate.up);
     layer_free_weight(d, y->ffn_gate.down), layer_free_weight(d, y->ffn_gate.up);
-    decoder_altup_free_layer(d, y->altup);
-    decoder_mixed_free_layer(d, y->mixed);
-    decoder_gated_free_layer(d, y->gated);
+    residual_free_layer(d, layer);
     decoder_ngrams_free(d, y->ngrams);
-    decoder_affine_free_layer(d, y->affine);
-    decoder_sphere_free_layer(d, y->sphere);
     *y = (struct layer){0};
 }
 
@@ -444,8 +432,7 @@ void decoder_free(struct decoder *d)
     layer_free_weight(d, d->embed_project);
     layer_free_weight(d, d->spectrum);
     decoder_altup_free(d);
-    decoder_mixed_free_last(d);
-    decoder_gated_free_last(d);
+    residual_free_last(d);
     decoder_stacks_free(d);
     decoder_affine_free_first(d);
     first_conv_free(d, d->first_conv);

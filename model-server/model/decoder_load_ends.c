@@ -5,6 +5,7 @@
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/first_conv.h"
 #include "model-server/model/loader.h"
+#include "model-server/model/residual.h"
 #include "model-server/model/static_rows.h"
 #include "model-server/model/trigram.h"
 #include <assert.h>
@@ -400,10 +401,7 @@ void decoder_load_last(struct loader *l, struct amount embed)
     struct decoder *d = l->d;
     if (!d->spec.no_final_norm)
         d->final_norm = loader_stream_norm(l, W_FINAL_NORM, NO_LAYER, 2 * d->spec.n_layers + 1);
-    if (d->spec.mix.rank)
-        decoder_gated_load_last(l);
-    else if (d->spec.mix.n)
-        decoder_mixed_load_last(l);
+    residual_load_last(l);
     if (decoder_has_head(d))
         load_head(l, embed);
 }

@@ -102,12 +102,8 @@ struct layer {
     struct sublayer tail;       /* x + n(tail(x)) after the others; ops NULL: none */
     struct norm post_tail_norm;
     struct norm_gate mixer_gate, ffn_gate; /* of mixer_norm and ffn_norm */
-    struct altup_layer *altup;             /* with spec.altup (residual_altup.c); else NULL */
-    struct mixed_layer *mixed;             /* with spec.mix (residual_mixed.c); else NULL */
-    struct gated_layer *gated;             /* with spec.mix.rank (residual_gated.c); else NULL */
+    void *residual;                        /* parts of residual_ops; or NULL */
     struct ngrams_layer *ngrams;           /* with layer_spec.ngrams (ngrams.h); else NULL */
-    struct affine_layer *affine;           /* with spec.affine (residual_affine.c); else NULL */
-    struct sphere_layer *sphere;           /* with spec.sphere (residual_sphere.c); else NULL */
     float scale;                           /* factor of the stream after the layer; 0: none */
     float mixer_by, ffn_by;                /* factors of the sublayers' results */
 };

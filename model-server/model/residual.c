@@ -2,6 +2,8 @@
  * addition and the norm that follows are one operation. */
 #include "model-server/model/residual.h"
 #include "model-server/model/decoder_impl.h"
+#include "model-server/model/loader.h"
+#include <stdlib.h>
 
 const struct residual_ops *residual_of(const struct decoder_spec *s)
 {
@@ -17,6 +19,47 @@ const struct residual_ops *residual_of(const struct decoder_spec *s)
            : s->norms == NORM_SUM  ? &residual_sums
                                    : &residual_plain;
 }
+
+/* Parts `first` and the following sublayers', or NULL: none. */
+static void *load_parts(struct loader *l, int layer, enum sub first, enum sub end)
+{
+    const struct residual_ops *x = residual_of(&l->d->spec);
+    char *parts = calloc(end - first, x->part);
+    if (!parts) {
+        loader_nomem(l);
+        return NULL;
+    }
+    for (enum sub i = first; i < end; i++)
+        x->load(l, parts + (i - first) * x->part, layer, i);
+    return parts;
+}
+
+static void free_parts(struct decoder *d, void *parts, uint32_t n)
+{
+    const struct residual_ops *x = residual_of(&d->spec);
+    for (uint32_t i = 0; parts && i < n; i++)
+        x->free(d, (char *)parts + i * x->part);
+    free(parts);
+}
+
+void residual_load_layer(struct loader *l, uint32_t layer)
+{
+    if (residual_of(&l->d->spec)->part)
+        l->d->layers[layer].residual = load_parts(l, (int)layer, SUB_MIXER, SUB_TAIL);
+}
+
+void residual_free_layer(struct decoder *d, uint32_t layer)
+{
+    free_parts(d, d->layers[layer].residual, SUB_TAIL - SUB_MIXER);
+}
+
+void residual_load_last(struct loader *l)
+{
+    if (residual_of(&l->d->spec)->last && !l->d->spec.mix.mean_last)
+        l->d->residual_last = load_parts(l, NO_LAYER, SUBS, SUBS + 1);
+}
+
+void residual_free_last(struct decoder *d) { free_parts(d, d->residual_last, 1); }
 
 float *residual_rows(const struct decoder *d, uint32_t *width)
 {

@@ -13,6 +13,7 @@
 #include "model-server/model/decoder.h"
 
 struct decoder_part; /* decoder_impl.h */
+struct loader;
 
 /* The sublayers of a layer, in their order. */
 enum sub { SUB_MIXER, SUB_FFN, SUB_TAIL, SUBS };
@@ -21,6 +22,13 @@ enum sub { SUB_MIXER, SUB_FFN, SUB_TAIL, SUBS };
  */
 struct residual_ops {
     const char *name;
+    /* Weights of its own: a part of `part` bytes for each of a layer's mixer and feed-forward, and
+     * with `last` one for end(), in the last stage (not with mix_spec.mean_last). 0: none. load()
+     * fills a part of zeros; `layer` is NO_LAYER and `sub` SUBS for that of end(). */
+    size_t part;
+    bool last;
+    void (*load)(struct loader *l, void *part, int layer, enum sub sub);
+    void (*free)(struct decoder *d, void *part);
     /* The stream or streams of the step's embeddings. */
     int (*begin)(struct decoder *d, const struct decoder_part *p, struct err *e);
     /* Prepares for layer i a stream that the layer before did not write. NULL: nothing to do. */
@@ -47,6 +55,12 @@ void decoder_stacks_turn(struct decoder *d, uint32_t i, const struct decoder_par
 
 /* The kind of a model. */
 const struct residual_ops *residual_of(const struct decoder_spec *s);
+/* Load and free the parts of a layer, layer.residual, and of end(), decoder.residual_last. Errors
+ * are the loader's. */
+void residual_load_layer(struct loader *l, uint32_t layer);
+void residual_free_layer(struct decoder *d, uint32_t layer);
+void residual_load_last(struct loader *l);
+void residual_free_last(struct decoder *d);
 /* What one stage of a pipeline gives to the next: rows of *width numbers for each token. */
 float *residual_rows(const struct decoder *d, uint32_t *width);
 #endif

@@ -11,10 +11,6 @@ struct affine {
     float *keep, *add;     /* [hidden] b and d; of the embedding `add` is NULL */
     struct norm constants; /* of any row: a * b + c * d */
 };
-struct affine_layer {
-    struct affine of[2]; /* the mixer's and the feed-forward's */
-};
-
 /* ---------------------------------------------------------------- loading */
 
 /* The numbers of a role with a whole name. */
@@ -60,32 +56,18 @@ static struct affine load_affine(struct loader *l, enum role role, int layer, bo
     return y;
 }
 
-static void free_affine(struct decoder *d, struct affine *y)
+static void load(struct loader *l, void *part, int layer, enum sub sub)
 {
+    struct affine *y = part;
+    *y = load_affine(l, sub == SUB_FFN ? W_STREAM_KEEP_FFN : W_STREAM_KEEP, layer, false);
+}
+
+static void release(struct decoder *d, void *part)
+{
+    struct affine *y = part;
     d->ops->free(d->dev, y->keep);
     d->ops->free(d->dev, y->add);
     layer_free_norm(d, &y->constants);
-}
-
-struct affine_layer *decoder_affine_load_layer(struct loader *l, uint32_t layer)
-{
-    struct affine_layer *y = calloc(1, sizeof(*y));
-    if (!y) {
-        loader_nomem(l);
-        return NULL;
-    }
-    y->of[0] = load_affine(l, W_STREAM_KEEP, (int)layer, false);
-    y->of[1] = load_affine(l, W_STREAM_KEEP_FFN, (int)layer, false);
-    return y;
-}
-
-void decoder_affine_free_layer(struct decoder *d, struct affine_layer *y)
-{
-    if (!y)
-        return;
-    free_affine(d, &y->of[0]);
-    free_affine(d, &y->of[1]);
-    free(y);
 }
 
 void decoder_affine_load_first(struct loader *l)
@@ -103,7 +85,7 @@ void decoder_affine_free_first(struct decoder *d)
 {
     if (!d->affine_first)
         return;
-    free_affine(d, d->affine_first);
+    release(d, d->affine_first);
     free(d->affine_first);
 }
 
@@ -149,7 +131,7 @@ static void enter(struct decoder *d, uint32_t i, const struct decoder_part *p)
 static void write(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
 {
     const uint32_t hidden = d->spec.hidden;
-    const struct affine *y = &d->layers[i].affine->of[sub == SUB_FFN];
+    const struct affine *y = (const struct affine *)d->layers[i].residual + sub;
     float *x = decoder_rows(d, d->scratch.x, p), *r = decoder_rows(d, d->scratch.r, p);
     const bool last = i + 1 >= d->stage.first + d->stage.n;
     const struct norm *next = sub == SUB_MIXER ? &d->layers[i].ffn_norm
@@ -160,5 +142,12 @@ static void write(struct decoder *d, uint32_t i, enum sub sub, const struct deco
     d->ops->add_norm(d->dev, decoder_rows(d, d->scratch.n, p), x, r, 1, p->n, hidden, next);
 }
 
-const struct residual_ops residual_affine = {
-    .name = "affine", .begin = begin, .enter = enter, .in = in, .post = post, .write = write};
+const struct residual_ops residual_affine = {.name = "affine",
+                                             .part = sizeof(struct affine),
+                                             .load = load,
+                                             .free = release,
+                                             .begin = begin,
+                                             .enter = enter,
+                                             .in = in,
+                                             .post = post,
+                                             .write = write};

@@ -9,7 +9,6 @@
 #include "model-server/model/residual.h"
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 
 struct altup_layer {
     struct norm router_norm; /* [hidden] */
@@ -50,40 +49,35 @@ void decoder_altup_free(struct decoder *d)
     }
 }
 
-struct altup_layer *decoder_altup_load_layer(struct loader *l, uint32_t layer)
+/* Both sublayers share what the mixer's part has. */
+static void load(struct loader *l, void *part, int layer, enum sub sub)
 {
     const struct decoder_spec *s = &l->d->spec;
     const uint32_t n = s->altup.n, hidden = s->hidden, rank = s->laurel_rank;
-    const int at = (int)layer;
     const enum dtype dtype = l->d->dtype;
-    struct altup_layer *y = calloc(1, sizeof(*y));
-    if (!y) {
-        loader_nomem(l);
-        return NULL;
-    }
-    y->router_norm = loader_norm(l, W_ALTUP_ROUTER_NORM, at);
-    y->router = matrix(l, W_ALTUP_ROUTER, at, n, hidden, dtype, QUANT_NONE);
-    y->predict = matrix(l, W_ALTUP_PREDICT, at, (int64_t)n * n, n, DT_F32, QUANT_NONE);
-    y->correct = matrix(l, W_ALTUP_CORRECT, at, n, n, DT_F32, QUANT_NONE);
+    struct altup_layer *y = part;
+    if (sub != SUB_MIXER)
+        return;
+    y->router_norm = loader_norm(l, W_ALTUP_ROUTER_NORM, layer);
+    y->router = matrix(l, W_ALTUP_ROUTER, layer, n, hidden, dtype, QUANT_NONE);
+    y->predict = matrix(l, W_ALTUP_PREDICT, layer, (int64_t)n * n, n, DT_F32, QUANT_NONE);
+    y->correct = matrix(l, W_ALTUP_CORRECT, layer, n, n, DT_F32, QUANT_NONE);
     if (s->altup.scaled)
-        y->scale = loader_plain_vector(l, W_ALTUP_SCALE, at, hidden, (struct slice){0, hidden});
-    y->left = matrix(l, W_LAUREL_LEFT, at, rank, hidden, dtype, l->d->quant);
-    y->right = matrix(l, W_LAUREL_RIGHT, at, hidden, rank, dtype, l->d->quant);
-    y->laurel_norm = loader_norm(l, W_LAUREL_NORM, at);
-    return y;
+        y->scale = loader_plain_vector(l, W_ALTUP_SCALE, layer, hidden, (struct slice){0, hidden});
+    y->left = matrix(l, W_LAUREL_LEFT, layer, rank, hidden, dtype, l->d->quant);
+    y->right = matrix(l, W_LAUREL_RIGHT, layer, hidden, rank, dtype, l->d->quant);
+    y->laurel_norm = loader_norm(l, W_LAUREL_NORM, layer);
 }
 
-void decoder_altup_free_layer(struct decoder *d, struct altup_layer *y)
+static void release(struct decoder *d, void *part)
 {
-    if (!y)
-        return;
+    struct altup_layer *y = part;
     struct weight *all[] = {y->router, y->predict, y->correct, y->left, y->right};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         layer_free_weight(d, all[i]);
     layer_free_norm(d, &y->router_norm);
     layer_free_norm(d, &y->laurel_norm);
     d->ops->free(d->dev, y->scale);
-    free(y);
 }
 
 /* ---------------------------------------------------------------- before and after the layers */
@@ -152,7 +146,7 @@ static void altup(struct decoder *d, enum altup_kind kind, float *x, uint32_t t)
 static void read_mixer(struct decoder *d, uint32_t i, uint32_t t)
 {
     const struct layer *y = &d->layers[i];
-    const struct altup_layer *a = y->altup;
+    const struct altup_layer *a = y->residual;
     const uint32_t hidden = d->spec.hidden;
     struct scratch *s = &d->scratch;
     route(d, a, stream_at(d, d->spec.altup.active, t), a->predict, t);
@@ -177,7 +171,7 @@ static void write_mixer(struct decoder *d, uint32_t t)
 /* The streams are corrected; the active one is the input of the layer's embeddings. */
 static void write_ffn(struct decoder *d, uint32_t i, uint32_t t)
 {
-    const struct altup_layer *a = d->layers[i].altup;
+    const struct altup_layer *a = d->layers[i].residual;
     const uint32_t hidden = d->spec.hidden;
     struct scratch *s = &d->scratch;
     d->ops->add_norm(d->dev, NULL, s->x, s->r, 1, t, hidden, NULL);
@@ -222,6 +216,9 @@ static void write(struct decoder *d, uint32_t i, enum sub sub, const struct deco
 }
 
 const struct residual_ops residual_altup = {.name = "altup",
+                                            .part = sizeof(struct altup_layer),
+                                            .load = load,
+                                            .free = release,
                                             .begin = begin,
                                             .in = in,
                                             .read = read,

@@ -5,23 +5,12 @@
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/loader.h"
 #include "model-server/model/residual.h"
-#include <stdlib.h>
-
-/* Of the mixer, the feed-forward or the head: the order of the roles. */
-enum place { PLACE_MIXER, PLACE_FFN, PLACE_LAST };
 
 struct gated_part {
     float *norm;              /* [n * hidden] */
     struct weight *down, *up; /* [rank, n * hidden], [n * hidden, rank] */
     struct weight *factors;   /* [n, n * hidden]; NULL: of the head */
 };
-struct gated_layer {
-    struct gated_part part[2];
-};
-struct gated_last {
-    struct gated_part part;
-};
-
 /* ---------------------------------------------------------------- loading */
 
 /* All of a token passes through them: they keep their numbers. */
@@ -41,64 +30,31 @@ static void take_width(struct decoder *d)
     d->ffn_width = width > d->ffn_width ? width : d->ffn_width;
 }
 
-static struct gated_part load_part(struct loader *l, int layer, enum place place)
+static enum role role_of(enum role mixer, enum sub sub)
+{
+    return mixer + (sub < SUBS ? sub : SUB_TAIL); /* the head's is the third */
+}
+
+static void load(struct loader *l, void *part, int layer, enum sub sub)
 {
     const struct mix_spec *m = &l->d->spec.mix;
     const uint32_t all = m->n * l->d->spec.hidden;
-    struct gated_part y = {0};
+    struct gated_part *y = part;
     take_width(l->d);
-    y.norm = loader_weight_vector(l, W_HYPER_NORM + place, layer, all);
-    y.down = matrix(l, W_HYPER_DOWN + place, layer, m->rank, all);
-    y.up = matrix(l, W_HYPER_UP + place, layer, all, m->rank);
-    if (place != PLACE_LAST)
-        y.factors = matrix(l, W_HYPER_FACTORS + place, layer, m->n, all);
-    return y;
+    y->norm = loader_weight_vector(l, role_of(W_HYPER_NORM, sub), layer, all);
+    y->down = matrix(l, role_of(W_HYPER_DOWN, sub), layer, m->rank, all);
+    y->up = matrix(l, role_of(W_HYPER_UP, sub), layer, all, m->rank);
+    if (sub != SUBS)
+        y->factors = matrix(l, role_of(W_HYPER_FACTORS, sub), layer, m->n, all);
 }
 
-static void free_part(struct decoder *d, struct gated_part *y)
+static void release(struct decoder *d, void *part)
 {
+    struct gated_part *y = part;
     d->ops->free(d->dev, y->norm);
     layer_free_weight(d, y->down);
     layer_free_weight(d, y->up);
     layer_free_weight(d, y->factors);
-}
-
-struct gated_layer *decoder_gated_load_layer(struct loader *l, uint32_t layer)
-{
-    struct gated_layer *y = calloc(1, sizeof(*y));
-    if (!y) {
-        loader_nomem(l);
-        return NULL;
-    }
-    y->part[0] = load_part(l, (int)layer, PLACE_MIXER);
-    y->part[1] = load_part(l, (int)layer, PLACE_FFN);
-    return y;
-}
-
-void decoder_gated_free_layer(struct decoder *d, struct gated_layer *y)
-{
-    if (!y)
-        return;
-    free_part(d, &y->part[0]);
-    free_part(d, &y->part[1]);
-    free(y);
-}
-
-void decoder_gated_load_last(struct loader *l)
-{
-    if (!(l->d->gated_last = calloc(1, sizeof(struct gated_last)))) {
-        loader_nomem(l);
-        return;
-    }
-    l->d->gated_last->part = load_part(l, NO_LAYER, PLACE_LAST);
-}
-
-void decoder_gated_free_last(struct decoder *d)
-{
-    if (!d->gated_last)
-        return;
-    free_part(d, &d->gated_last->part);
-    free(d->gated_last);
 }
 
 /* ---------------------------------------------------------------- in a step */
@@ -161,9 +117,9 @@ static const float *in(const struct decoder *d, uint32_t i, enum sub sub)
 
 static void read(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
 {
-    const bool ffn = sub == SUB_FFN;
-    join(d, &d->layers[i].gated->part[ffn], decoder_rows(d, d->scratch.n, p), p,
-         ffn ? d->scratch.ffn : d->scratch.mixer);
+    const struct gated_part *y = d->layers[i].residual;
+    join(d, &y[sub], decoder_rows(d, d->scratch.n, p), p,
+         sub == SUB_FFN ? d->scratch.ffn : d->scratch.mixer);
 }
 
 static const struct norm *post(const struct decoder *d, uint32_t i, enum sub sub)
@@ -182,10 +138,14 @@ static void write(struct decoder *d, uint32_t i, enum sub sub, const struct deco
 static void end(struct decoder *d, uint32_t t)
 {
     const struct decoder_part all = {0, t, t};
-    join(d, &d->gated_last->part, d->scratch.x, &all, d->scratch.mixer);
+    join(d, d->residual_last, d->scratch.x, &all, d->scratch.mixer);
 }
 
 const struct residual_ops residual_gated = {.name = "gated",
+                                            .part = sizeof(struct gated_part),
+                                            .last = true,
+                                            .load = load,
+                                            .free = release,
                                             .begin = begin,
                                             .in = in,
                                             .read = read,

@@ -5,91 +5,35 @@
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/loader.h"
 #include "model-server/model/residual.h"
-#include <stdlib.h>
-
-/* For the mixer, the feed-forward or the head, the order of the roles. */
-enum place { PLACE_MIXER, PLACE_FFN, PLACE_LAST };
 
 struct mixed_part {
     struct weight *factors; /* [mix_factors(), n * hidden] */
     float *base, *scale;    /* [mix_factors()], and one of each kind */
 };
-struct mixed_layer {
-    struct mixed_part part[2];
-};
-struct mixed_last {
-    struct mixed_part part;
-};
-
 /* ---------------------------------------------------------------- loading */
 
-static uint32_t count_of(const struct decoder_spec *s, enum place place)
-{
-    const struct mix p = {.n = s->mix.n, .rounds = s->mix.rounds, .last = place == PLACE_LAST};
-    return mix_factors(&p);
-}
-
 /* All of a token passes through them, and they are small: they keep their numbers. */
-static struct mixed_part load_part(struct loader *l, int layer, enum place place)
+static void load(struct loader *l, void *part, int layer, enum sub sub)
 {
     const struct decoder_spec *s = &l->d->spec;
-    const uint32_t count = count_of(s, place);
-    const uint32_t kinds = place == PLACE_LAST ? 1 : s->mix.rounds ? 3 : 2;
-    struct mixed_part y = {0};
+    const struct mix p = {.n = s->mix.n, .rounds = s->mix.rounds, .last = sub == SUBS};
+    const uint32_t count = mix_factors(&p), kinds = p.last ? 1 : s->mix.rounds ? 3 : 2;
+    const enum sub role = p.last ? SUB_TAIL : sub; /* the head's is the third */
+    struct mixed_part *y = part;
     struct mat_part all =
-        loader_plain_matrix(l, W_STREAM_MIX + place, layer, count, (int64_t)s->mix.n * s->hidden);
-    y.factors = loader_pack(l, &all, 1, DT_F32, QUANT_NONE);
-    y.base = loader_plain_vector(l, W_STREAM_BASE + place, layer, count, (struct slice){0, count});
-    y.scale =
-        loader_plain_vector(l, W_STREAM_SCALE + place, layer, kinds, (struct slice){0, kinds});
-    return y;
+        loader_plain_matrix(l, W_STREAM_MIX + role, layer, count, (int64_t)s->mix.n * s->hidden);
+    y->factors = loader_pack(l, &all, 1, DT_F32, QUANT_NONE);
+    y->base = loader_plain_vector(l, W_STREAM_BASE + role, layer, count, (struct slice){0, count});
+    y->scale =
+        loader_plain_vector(l, W_STREAM_SCALE + role, layer, kinds, (struct slice){0, kinds});
 }
 
-static void free_part(struct decoder *d, struct mixed_part *y)
+static void release(struct decoder *d, void *part)
 {
+    struct mixed_part *y = part;
     layer_free_weight(d, y->factors);
     d->ops->free(d->dev, y->base);
     d->ops->free(d->dev, y->scale);
-}
-
-struct mixed_layer *decoder_mixed_load_layer(struct loader *l, uint32_t layer)
-{
-    struct mixed_layer *y = calloc(1, sizeof(*y));
-    if (!y) {
-        loader_nomem(l);
-        return NULL;
-    }
-    y->part[0] = load_part(l, (int)layer, PLACE_MIXER);
-    y->part[1] = load_part(l, (int)layer, PLACE_FFN);
-    return y;
-}
-
-void decoder_mixed_free_layer(struct decoder *d, struct mixed_layer *y)
-{
-    if (!y)
-        return;
-    free_part(d, &y->part[0]);
-    free_part(d, &y->part[1]);
-    free(y);
-}
-
-void decoder_mixed_load_last(struct loader *l)
-{
-    if (l->d->spec.mix.mean_last)
-        return;
-    if (!(l->d->mixed_last = calloc(1, sizeof(struct mixed_last)))) {
-        loader_nomem(l);
-        return;
-    }
-    l->d->mixed_last->part = load_part(l, NO_LAYER, PLACE_LAST);
-}
-
-void decoder_mixed_free_last(struct decoder *d)
-{
-    if (!d->mixed_last)
-        return;
-    free_part(d, &d->mixed_last->part);
-    free(d->mixed_last);
 }
 
 /* ---------------------------------------------------------------- in a step */
@@ -144,9 +88,10 @@ static const float *in(const struct decoder *d, uint32_t i, enum sub sub)
 static void read(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
 {
     const struct layer *y = &d->layers[i];
+    const struct mixed_part *parts = y->residual;
     struct scratch *s = &d->scratch;
     struct mix k = mix_of(d, p, MIX_READ);
-    sum(d, &y->mixed->part[sub == SUB_FFN], p, &k);
+    sum(d, &parts[sub], p, &k);
     d->ops->norm(d->dev, decoder_rows(d, s->n, p), decoder_rows(d, s->x, p), p->n, d->spec.hidden,
                  sub == SUB_FFN ? &y->ffn_norm : &y->mixer_norm);
 }
@@ -167,15 +112,19 @@ static void write(struct decoder *d, uint32_t i, enum sub sub, const struct deco
 static void end(struct decoder *d, uint32_t t)
 {
     const struct decoder_part all = {0, t, t};
-    struct mix k = mix_of(d, &all, d->mixed_last ? MIX_READ : MIX_MEAN);
+    struct mix k = mix_of(d, &all, d->residual_last ? MIX_READ : MIX_MEAN);
     k.last = true;
-    if (d->mixed_last)
-        sum(d, &d->mixed_last->part, &all, &k);
+    if (d->residual_last)
+        sum(d, d->residual_last, &all, &k);
     else
         run(d, d->scratch.x, &all, &k);
 }
 
 const struct residual_ops residual_mixed = {.name = "mixed",
+                                            .part = sizeof(struct mixed_part),
+                                            .last = true,
+                                            .load = load,
+                                            .free = release,
                                             .begin = begin,
                                             .in = in,
                                             .read = read,

@@ -14,54 +14,38 @@
 struct move {
     struct norm keep, add; /* of the stream and of the result */
 };
-struct sphere_layer {
-    struct move of[2]; /* the mixer's and the feed-forward's */
-};
-
 /* ---------------------------------------------------------------- loading */
 
-/* `host`: memory for two vectors. */
-static struct move load_move(struct loader *l, enum role role, int layer, float *host)
+static void load(struct loader *l, void *part, int layer, enum sub sub)
 {
     const struct decoder_spec *s = &l->d->spec;
     const uint32_t n = s->hidden;
     const float each = 1 / sqrtf((float)n); /* norms divide by the root of the mean square */
-    const struct mat_part p = loader_table(l, role, layer, "", n, 1);
+    struct move *y = part;
+    float *host = malloc(2 * (size_t)n * sizeof(*host));
+    if (!host) {
+        loader_nomem(l);
+        return;
+    }
+    const struct mat_part p =
+        loader_table(l, sub == SUB_FFN ? W_SPHERE_RATE_FFN : W_SPHERE_RATE, layer, "", n, 1);
     for (uint32_t i = 0; i < n; i++) {
         const float rate = p.data ? fabsf(s->sphere.rate * number_at(p.data, p.dtype, i)) : 0;
         host[i] = (1 - rate) * each;
         host[n + i] = rate * each;
     }
     loader_drop(l);
-    struct move y;
-    y.keep = y.add = (struct norm){.kind = NORM_RMS, .eps = spec_norm_eps(s, n)};
-    y.keep.w = loader_host_vector(l, host, n);
-    y.add.w = loader_host_vector(l, host + n, n);
-    return y;
-}
-
-struct sphere_layer *decoder_sphere_load_layer(struct loader *l, uint32_t layer)
-{
-    struct sphere_layer *y = calloc(1, sizeof(*y));
-    float *host = malloc(2 * (size_t)l->d->spec.hidden * sizeof(*host));
-    if (!y || !host) {
-        free(y), free(host);
-        loader_nomem(l);
-        return NULL;
-    }
-    y->of[0] = load_move(l, W_SPHERE_RATE, (int)layer, host);
-    y->of[1] = load_move(l, W_SPHERE_RATE_FFN, (int)layer, host);
+    y->keep = y->add = (struct norm){.kind = NORM_RMS, .eps = spec_norm_eps(s, n)};
+    y->keep.w = loader_host_vector(l, host, n);
+    y->add.w = loader_host_vector(l, host + n, n);
     free(host);
-    return y;
 }
 
-void decoder_sphere_free_layer(struct decoder *d, struct sphere_layer *y)
+static void release(struct decoder *d, void *part)
 {
-    for (int i = 0; y && i < 2; i++) {
-        layer_free_norm(d, &y->of[i].keep);
-        layer_free_norm(d, &y->of[i].add);
-    }
-    free(y);
+    struct move *y = part;
+    layer_free_norm(d, &y->keep);
+    layer_free_norm(d, &y->add);
 }
 
 /* ---------------------------------------------------------------- in a step */
@@ -74,7 +58,8 @@ static const float *in(const struct decoder *d, uint32_t i, enum sub sub)
 
 static const struct norm *post(const struct decoder *d, uint32_t i, enum sub sub)
 {
-    return &d->layers[i].sphere->of[sub == SUB_FFN].add;
+    const struct move *moves = d->layers[i].residual;
+    return &moves[sub].add;
 }
 
 static void enter(struct decoder *d, uint32_t i, const struct decoder_part *p)
@@ -99,13 +84,14 @@ static void turn(struct decoder *d, uint32_t i, const struct decoder_part *p)
 static void write(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
 {
     const uint32_t hidden = d->spec.hidden;
+    const struct move *moves = d->layers[i].residual;
     float *x = decoder_rows(d, d->scratch.x, p);
     const bool last = i + 1 >= d->stage.first + d->stage.n;
     const bool turns = sub == SUB_FFN && d->spec.layers[i].turn_ends;
     const struct norm *next = sub == SUB_MIXER ? &d->layers[i].ffn_norm
                               : last || turns  ? NULL
                                                : &d->layers[i + 1].mixer_norm;
-    d->ops->norm(d->dev, x, x, p->n, hidden, &d->layers[i].sphere->of[sub == SUB_FFN].keep);
+    d->ops->norm(d->dev, x, x, p->n, hidden, &moves[sub].keep);
     d->ops->add_norm(d->dev, decoder_rows(d, d->scratch.n, p), x, decoder_rows(d, d->scratch.r, p),
                      1, p->n, hidden, next);
     if (turns)
@@ -113,6 +99,9 @@ static void write(struct decoder *d, uint32_t i, enum sub sub, const struct deco
 }
 
 const struct residual_ops residual_sphere = {.name = "sphere",
+                                             .part = sizeof(struct move),
+                                             .load = load,
+                                             .free = release,
                                              .begin = decoder_embed,
                                              .enter = enter,
                                              .in = in,
