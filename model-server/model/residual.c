@@ -24,6 +24,8 @@ const struct residual_ops *residual_of(const struct decoder_spec *s)
 static void *load_parts(struct loader *l, int layer, enum sub first, enum sub end)
 {
     const struct residual_ops *x = residual_of(&l->d->spec);
+    if (!x->part)
+        return NULL;
     char *parts = calloc(end - first, x->part);
     if (!parts) {
         loader_nomem(l);
@@ -37,15 +39,14 @@ static void *load_parts(struct loader *l, int layer, enum sub first, enum sub en
 static void free_parts(struct decoder *d, void *parts, uint32_t n)
 {
     const struct residual_ops *x = residual_of(&d->spec);
-    for (uint32_t i = 0; parts && i < n; i++)
+    for (uint32_t i = 0; parts && x->free && i < n; i++)
         x->free(d, (char *)parts + i * x->part);
     free(parts);
 }
 
 void residual_load_layer(struct loader *l, uint32_t layer)
 {
-    if (residual_of(&l->d->spec)->part)
-        l->d->layers[layer].residual = load_parts(l, (int)layer, SUB_MIXER, SUB_TAIL);
+    l->d->layers[layer].residual = load_parts(l, (int)layer, SUB_MIXER, SUB_TAIL);
 }
 
 void residual_free_layer(struct decoder *d, uint32_t layer)
