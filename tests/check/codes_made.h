@@ -5,13 +5,10 @@
 #include "model-server/backend/backend.h"
 #include "model-server/backend/numbers.h"
 #include "tests/check/random.h"
+#include "tests/unit/test.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka needs these above it
-#include <cmocka.h>
 
 /* e4m3 with scales of blocks, which codes of a matrix of any width may be (fill_codes()). */
 static const struct format e4m3_of_blocks = {"e4m3", ELEMENT_E4M3, SCALE_F32, 8, 0, 128, 0};

@@ -4,7 +4,7 @@
  * Without a GPU the plugin is the one built with tests/cuda_double, where the same kernels run on
  * the CPU. On a machine with a GPU, `make gpu-check` runs these programs with
  * build/bin/backend-cuda.so (BACKEND_CUDA), without the tests that only the double supports. Test
- * programs of one file include this; main() is CUDA_TESTS(). */
+ * programs of one file include this; main() returns cuda_tests_run(). */
 #ifndef TESTS_CHECK_CUDA_SIDES_H
 #define TESTS_CHECK_CUDA_SIDES_H
 #include "model-server/backend/cpu/kernels/kernels.h"
@@ -12,12 +12,9 @@
 #include "model-server/backend/plugin.h"
 #include "tests/check/random.h"
 #include "tests/cuda_double/cuda_runtime_api.h"
+#include "tests/unit/test.h"
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-// cmocka requires the three headers above first
-#include <cmocka.h>
 
 enum { TENSOR = 1, GRAPHS = 2, OVERLAP = 4 };
 
@@ -203,12 +200,10 @@ static inline int cuda_sides_open(size_t n_tests)
     return 1;
 }
 
-/* What main() does with its list of tests; the exit status. */
-#define CUDA_TESTS(...)                                                                            \
-    int main(void)                                                                                 \
-    {                                                                                              \
-        const struct CMUnitTest tests[] = {__VA_ARGS__};                                           \
-        int ready = cuda_sides_open(sizeof(tests) / sizeof(*tests));                               \
-        return ready > 0 ? cmocka_run_group_tests(tests, NULL, NULL) : ready < 0;                  \
-    }
+/* Runs all tests; the exit status of main(). */
+static inline int cuda_tests_run(void)
+{
+    const int ready = cuda_sides_open(tests_count());
+    return ready > 0 ? tests_run(NULL, NULL) : ready < 0;
+}
 #endif

@@ -52,11 +52,10 @@ static bool same_bits(const struct results *a, const struct results *b)
     return !memcmp(x[0], y[0], sizeof(a->attention)) && !memcmp(x[1], y[1], sizeof(a->product));
 }
 
-static void equal_texts_have_equal_bits(void **state)
+TEST(equal_texts_have_equal_bits)
 {
     struct results *all = calloc(N_RESULTS, sizeof(*all));
     uint32_t n = 0, plain = 0;
-    (void)state;
     rng = rng_new();
     struct sequence s = sequence_new(
         (struct attn){.n_heads = HEADS, .n_kv_heads = 2, .head_dim = DIM, .scale = 0.125f}, LEN,
@@ -88,10 +87,4 @@ static void equal_texts_have_equal_bits(void **state)
     free(all);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_texts_have_equal_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

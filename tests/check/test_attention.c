@@ -158,15 +158,10 @@ static void agrees_with_double_precision(double tolerance)
     ops->close(d);
 }
 
-static void attention_agrees_with_double_precision(void **state)
-{
-    (void)state;
-    agrees_with_double_precision(TOLERANCE);
-}
+TEST(attention_agrees_with_double_precision) { agrees_with_double_precision(TOLERANCE); }
 
-static void squares_agree_with_double_precision(void **state)
+TEST(squares_agree_with_double_precision)
 {
-    (void)state;
     form = IN_PARTS;
     agrees_with_double_precision(TOLERANCE);
     form = IN_SQUARES; /* q and the weights have 8 bits */
@@ -174,9 +169,8 @@ static void squares_agree_with_double_precision(void **state)
     form = IN_VECTORS;
 }
 
-static void pairs_agree_with_double_precision(void **state)
+TEST(pairs_agree_with_double_precision)
 {
-    (void)state;
     form = IN_PAIRS;
     agrees_with_double_precision(ROUNDED);
     form = IN_VECTORS;
@@ -213,9 +207,8 @@ static void same_however_it_is_cut(uint32_t c, struct attn_case *k, enum kv_dtyp
     sequence_free(&s);
 }
 
-static void attention_is_bitwise_the_same_however_it_is_cut(void **state)
+TEST(attention_is_bitwise_the_same_however_it_is_cut)
 {
-    (void)state;
     for (uint32_t c = 0; c < N_FIXED + N_RANDOM; c++) {
         struct attn_case k = pick(c);
         for (enum kv_dtype t = 0; t < KV_N; t++)
@@ -224,9 +217,8 @@ static void attention_is_bitwise_the_same_however_it_is_cut(void **state)
     }
 }
 
-static void squares_are_bitwise_the_same_however_they_are_cut(void **state)
+TEST(squares_are_bitwise_the_same_however_they_are_cut)
 {
-    (void)state;
     for (form = IN_PARTS; form >= IN_SQUARES; form--)
         for (uint32_t c = 0; c < N_FIXED + N_RANDOM; c++) {
             struct attn_case k = pick(c);
@@ -238,9 +230,8 @@ static void squares_are_bitwise_the_same_however_they_are_cut(void **state)
     form = IN_VECTORS;
 }
 
-static void pairs_are_bitwise_the_same_however_they_are_cut(void **state)
+TEST(pairs_are_bitwise_the_same_however_they_are_cut)
 {
-    (void)state;
     form = IN_PAIRS;
     for (uint32_t c = 0; c < N_FIXED + N_RANDOM; c++) {
         struct attn_case k = pick(c);
@@ -297,9 +288,8 @@ static void broken_token(void)
     }
 }
 
-static void a_broken_token_reaches_only_those_that_see_it(void **state)
+TEST(a_broken_token_reaches_only_those_that_see_it)
 {
-    (void)state;
     broken_token();
     form = IN_PAIRS;
     broken_token();
@@ -345,9 +335,8 @@ static void copied_block(enum kv_dtype t, size_t block_bytes)
     ops->close(d);
 }
 
-static void a_copied_block_reads_the_same(void **state)
+TEST(a_copied_block_reads_the_same)
 {
-    (void)state;
     enum { HEADS = 3 * 2 * 2, NUMBERS = 16 * 32 };
     copied_block(KV_F32, HEADS * NUMBERS * 4);
     copied_block(KV_F16, HEADS * NUMBERS * 2);
@@ -357,9 +346,8 @@ static void a_copied_block_reads_the_same(void **state)
     copied_block(KV_I8, HEADS * (NUMBERS + 16 * 4)); /* the scales are copied and counted */
 }
 
-static void what_the_cache_cannot_hold_is_refused(void **state)
+TEST(what_the_cache_cannot_hold_is_refused)
 {
-    (void)state;
     struct device *d = device(1, ~0ull);
     static const struct kv_desc bad[] = {{3, 5, 24, KV_F16, {2, 32, 32}},
                                          {3, 5, 8, KV_F16, {2, 32, 32}},
@@ -376,18 +364,7 @@ static void what_the_cache_cannot_hold_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_agrees_with_double_precision),
-        cmocka_unit_test(squares_agree_with_double_precision),
-        cmocka_unit_test(pairs_agree_with_double_precision),
-        cmocka_unit_test(attention_is_bitwise_the_same_however_it_is_cut),
-        cmocka_unit_test(squares_are_bitwise_the_same_however_they_are_cut),
-        cmocka_unit_test(pairs_are_bitwise_the_same_however_they_are_cut),
-        cmocka_unit_test(a_broken_token_reaches_only_those_that_see_it),
-        cmocka_unit_test(a_copied_block_reads_the_same),
-        cmocka_unit_test(what_the_cache_cannot_hold_is_refused),
-    };
     rng = rng_new();
     look_at_cpu();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -51,9 +51,8 @@ static void check_linear(struct device *d, uint32_t rows, uint32_t n, uint32_t k
     free(w), free(x), free(bias), free(y);
 }
 
-static void linear_agrees_with_double_precision(void **state)
+TEST(linear_agrees_with_double_precision)
 {
-    (void)state;
     struct device *d = device(2, ~0ull);
     static const uint32_t rows[] = {1, 2, 3, 7, 8, 16, 33};
     for (enum dtype t = 0; t < DT_N; t++) {
@@ -66,9 +65,8 @@ static void linear_agrees_with_double_precision(void **state)
 }
 
 /* The same product on differently built devices and with rows taken in other groups. */
-static void linear_is_bitwise_the_same_everywhere(void **state)
+TEST(linear_is_bitwise_the_same_everywhere)
 {
-    (void)state;
     static const uint32_t rows[] = {1, 2, 3, 5, 7, 8, 12, 13, 16, 33, 100};
     enum { N = 150, K = 1030, ROWS = 100 };
     float *w = rng_floats(&rng, N * K), *x = rng_floats(&rng, ROWS * K),
@@ -99,9 +97,8 @@ static void linear_is_bitwise_the_same_everywhere(void **state)
 
 /* Beyond every block of the driver: several passes over rows, chunks of tiles, blocks of columns.
  */
-static void large_products_are_those_of_single_rows(void **state)
+TEST(large_products_are_those_of_single_rows)
 {
-    (void)state;
     enum { N = 72, K = 4103, ROWS = 700 };
     float *w = rng_floats(&rng, N * K), *x = rng_floats(&rng, (size_t)ROWS * K),
           *bias = rng_floats(&rng, N);
@@ -121,9 +118,8 @@ static void large_products_are_those_of_single_rows(void **state)
     free(w), free(x), free(bias), free(want), free(got);
 }
 
-static void a_weight_may_be_stacked_strided_and_of_any_type(void **state)
+TEST(a_weight_may_be_stacked_strided_and_of_any_type)
 {
-    (void)state;
     struct device *d = device(2, ~0ull);
     struct err e = ERR_INIT;
     enum { K = 37, A = 19, B = 30 };
@@ -156,9 +152,8 @@ static void a_weight_may_be_stacked_strided_and_of_any_type(void **state)
 
 /* ---------------------------------------------------------------- rows */
 
-static void embedding_gathers_rows_of_its_slice(void **state)
+TEST(embedding_gathers_rows_of_its_slice)
 {
-    (void)state;
     struct device *d = device(2, ~0ull);
     struct err e = ERR_INIT;
     enum { N = 50, K = 21 };
@@ -185,9 +180,8 @@ static void embedding_gathers_rows_of_its_slice(void **state)
     ops->close(d);
 }
 
-static void norms_and_their_sums(void **state)
+TEST(norms_and_their_sums)
 {
-    (void)state;
     struct device *d = device(2, ~0ull);
     for (int i = 0; i < 80; i++) {
         uint32_t n = i < 65 ? (uint32_t)i + 1 : 100 + rng_below(&rng, 5000), rows = 3;
@@ -262,9 +256,8 @@ static double gate_exact(double x, double up, enum act a)
     return x / (1 + exp(-1.702 * x)) * (up + 1);
 }
 
-static void activations_agree_with_double_precision(void **state)
+TEST(activations_agree_with_double_precision)
 {
-    (void)state;
     struct device *d = device(2, ~0ull);
     enum { ROWS = 3, N = 1003 };
     float *x = rng_floats(&rng, 2 * ROWS * N), y[ROWS * N];
@@ -302,11 +295,10 @@ static void activations_agree_with_double_precision(void **state)
 }
 
 /* In place and not, at widths around vectors; the bounds of a column are its own. */
-static void rows_are_clipped_by_column(void **state)
+TEST(rows_are_clipped_by_column)
 {
     enum { ROWS = 37, MOST = 1003 };
     static const uint32_t widths[] = {1, 15, 16, 129, MOST};
-    (void)state;
     struct device *d = device(2, ~0ull);
     for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
         const uint32_t n = widths[w];
@@ -328,9 +320,8 @@ static void rows_are_clipped_by_column(void **state)
     ops->close(d);
 }
 
-static void only_wanted_rows_are_gathered(void **state)
+TEST(only_wanted_rows_are_gathered)
 {
-    (void)state;
     struct device *d = device(1, ~0ull);
     struct err e = ERR_INIT;
     float x[12], y[6];
@@ -419,9 +410,8 @@ static void assert_parts_add_up(struct device *d, const struct moe *all, const f
     }
 }
 
-static void experts_are_mixed_row_by_row(void **state)
+TEST(experts_are_mixed_row_by_row)
 {
-    (void)state;
     struct device *d = device(2, ~0ull);
     float *router = rng_floats(&rng, EXPERTS * HIDDEN), *x = rng_floats(&rng, MOE_ROWS * HIDDEN);
     float *up[EXPERTS], *down[EXPERTS], y[MOE_ROWS * HIDDEN], one[HIDDEN];
@@ -475,7 +465,7 @@ static void experts_are_mixed_row_by_row(void **state)
 }
 
 /* Experts of a table of ids, weighed by the roots of softplus. */
-static void experts_are_chosen_by_id(void **state)
+TEST(experts_are_chosen_by_id)
 {
     enum { IDS = 11, TOP = 3 };
     struct err e = ERR_INIT;
@@ -487,7 +477,6 @@ static void experts_are_chosen_by_id(void **state)
     const struct span span = {.n = MOE_ROWS, .kv_len = MOE_ROWS, .blocks = zero};
     const struct ragged b = {
         .n_tokens = MOE_ROWS, .n_spans = 1, .ids = ids, .pos = zero, .slots = zero, .spans = &span};
-    (void)state;
     for (int i = 0; i < EXPERTS; i++) {
         up[i] = rng_floats(&rng, 2 * FFN * HIDDEN), down[i] = rng_floats(&rng, HIDDEN * FFN);
         wup[i] = load(d, up[i], 2 * FFN, HIDDEN, DT_F32);
@@ -539,9 +528,8 @@ static void experts_are_chosen_by_id(void **state)
 
 /* ---------------------------------------------------------------- the device */
 
-static void the_registry_and_the_device_introduce_themselves(void **state)
+TEST(the_registry_and_the_device_introduce_themselves)
 {
-    (void)state;
     struct err e = ERR_INIT;
     uint64_t avail = 0, total = 0;
     assert_ptr_equal(backend_find("cpu", &e), ops);
@@ -561,20 +549,6 @@ static void the_registry_and_the_device_introduce_themselves(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_registry_and_the_device_introduce_themselves),
-        cmocka_unit_test(linear_agrees_with_double_precision),
-        cmocka_unit_test(linear_is_bitwise_the_same_everywhere),
-        cmocka_unit_test(large_products_are_those_of_single_rows),
-        cmocka_unit_test(a_weight_may_be_stacked_strided_and_of_any_type),
-        cmocka_unit_test(embedding_gathers_rows_of_its_slice),
-        cmocka_unit_test(norms_and_their_sums),
-        cmocka_unit_test(activations_agree_with_double_precision),
-        cmocka_unit_test(rows_are_clipped_by_column),
-        cmocka_unit_test(only_wanted_rows_are_gathered),
-        cmocka_unit_test(experts_are_mixed_row_by_row),
-        cmocka_unit_test(experts_are_chosen_by_id),
-    };
     rng = rng_new();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -101,9 +101,8 @@ static void compare(struct device *d, const struct shape *s, enum dtype t)
     free(w), free(above);
 }
 
-static void bands_have_the_bits_of_whole_matrices(void **state)
+TEST(bands_have_the_bits_of_whole_matrices)
 {
-    (void)state;
     static const uint64_t features[] = {0, 1, ~0ull};
     for (size_t f = 0; f < sizeof(features) / sizeof(*features); f++) {
         struct device *d = device(2, features[f]);
@@ -116,9 +115,8 @@ static void bands_have_the_bits_of_whole_matrices(void **state)
 }
 
 /* Pairs of bfloat16 with rounded x, whether this CPU is fast at them or not. */
-static void pairs_have_them_too(void **state)
+TEST(pairs_have_them_too)
 {
-    (void)state;
     struct device *d = device(2, ~0ull);
     d->half = true, d->squares = 0;
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
@@ -127,9 +125,8 @@ static void pairs_have_them_too(void **state)
 }
 
 /* Numbers that are not finite stay in the rows that read them. */
-static void infinities_stay_in_their_group(void **state)
+TEST(infinities_stay_in_their_group)
 {
-    (void)state;
     struct device *d = device(1, ~0ull);
     const struct shape *s = &shapes[0];
     const uint32_t rows = s->groups * s->rows, cols = s->groups * s->cols;
@@ -146,9 +143,8 @@ static void infinities_stay_in_their_group(void **state)
 
 /* No panels of fewer columns: one number is elsewhere; sums depend on the columns; and zeros
  * alone, which have the least. */
-static void some_matrices_stay_whole(void **state)
+TEST(some_matrices_stay_whole)
 {
-    (void)state;
     struct device *d = device(1, ~0ull);
     const struct shape *s = &shapes[0];
     const uint32_t rows = s->groups * s->rows, cols = s->groups * s->cols;
@@ -172,11 +168,5 @@ static void some_matrices_stay_whole(void **state)
 int main(void)
 {
     rng = rng_new();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bands_have_the_bits_of_whole_matrices),
-        cmocka_unit_test(pairs_have_them_too),
-        cmocka_unit_test(infinities_stay_in_their_group),
-        cmocka_unit_test(some_matrices_stay_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

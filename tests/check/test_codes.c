@@ -23,10 +23,9 @@ static struct weight *load_parts(struct device *d, const struct mat_part *p, int
 }
 
 /* What stands together in a matrix is as wide as it must be. */
-static void codes_are_kept_and_have_the_bits_of_their_numbers(void **state)
+TEST(codes_are_kept_and_have_the_bits_of_their_numbers)
 {
     enum { PARTS = 3 };
-    (void)state;
     for (int round = 0; round < FORMS + 60; round++) {
         struct device *d =
             ops->open(&(struct device_options){.threads = 2, .features = round % 4 ? ~0ULL : 0},
@@ -150,10 +149,9 @@ static void check_product(struct device *d, const struct format *f, uint32_t n, 
     free(x), free(bias), free(y), free(row);
 }
 
-static void products_in_8_bits_agree_with_double_precision(void **state)
+TEST(products_in_8_bits_agree_with_double_precision)
 {
     static const uint32_t counts[] = {1, 2, 3, 4, 7, 8, 9, 16, 17, 35};
-    (void)state;
     struct device *d = device(2, ~0ull);
     for (uint32_t i = 0; i < FORMS; i++)
         for (uint32_t j = 0; j < 10; j++)
@@ -164,11 +162,10 @@ static void products_in_8_bits_agree_with_double_precision(void **state)
 }
 
 /* Rows of a batch, from two kinds in one matrix, on several devices. */
-static void rows_in_8_bits_have_the_same_bits_everywhere(void **state)
+TEST(rows_in_8_bits_have_the_same_bits_everywhere)
 {
     static const uint64_t features[] = {~0ull, 0, CPU_AVX2, CPU_AVX2 | CPU_AVX_VNNI};
     enum { BATCH = 37, OUT = 90 };
-    (void)state;
     for (int round = 0; round < 12; round++) {
         const uint32_t cols = round == 0 ? 4096 + 512 : 256 * (1 + rng_below(&rng, 3));
         struct made a, b;
@@ -202,10 +199,9 @@ static void rows_in_8_bits_have_the_same_bits_everywhere(void **state)
 
 /* The same bits on matrix units, whatever a CPU is fast at: parts of the columns, panels and rows
  * that are not full, two kinds of codes in one matrix, the order of GPTQ, a row that is lost. */
-static void squares_have_the_bits_of_tiles(void **state)
+TEST(squares_have_the_bits_of_tiles)
 {
     static const uint32_t rows[] = {48, 49, 63, 70, 600}, outputs[] = {16, 90, 33, 4100, 7};
-    (void)state;
     for (uint32_t i = 0; i < FORMS + 5; i++) {
         const uint32_t n = rows[i % 5], out = outputs[i % 5];
         const uint32_t cols = i % 7 == 0 ? 1024 + 512 : i < FORMS ? 256 : 64 * (1 + i % 5);
@@ -241,12 +237,6 @@ static void squares_have_the_bits_of_tiles(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_are_kept_and_have_the_bits_of_their_numbers),
-        cmocka_unit_test(products_in_8_bits_agree_with_double_precision),
-        cmocka_unit_test(rows_in_8_bits_have_the_same_bits_everywhere),
-        cmocka_unit_test(squares_have_the_bits_of_tiles),
-    };
     rng = rng_new();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

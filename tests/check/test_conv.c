@@ -35,7 +35,7 @@ static float at(const float *from, struct conv_shape s, int64_t y, int64_t x, ui
 }
 
 /* Output sizes and padding as TensorFlow's SAME, and as size / 2 zeros on each side. */
-static void windows_lie_where_they_are_said_to(void **state)
+TEST(windows_lie_where_they_are_said_to)
 {
     static const struct {
         uint32_t n, size, stride, same, out, before;
@@ -43,7 +43,6 @@ static void windows_lie_where_they_are_said_to(void **state)
                {768, 3, 2, 1, 384, 0}, {192, 5, 2, 1, 96, 1}, {1, 5, 2, 1, 1, 2},
                {8, 3, 2, 0, 4, 1},     {9, 7, 2, 0, 5, 3},    {1, 7, 1, 0, 1, 3},
                {5, 1, 2, 1, 3, 0},     {64, 7, 2, 0, 32, 3}};
-    (void)state;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         struct conv_shape out = {0};
         const struct conv_window w = conv_over((struct conv_shape){all[i].n, all[i].n, 1},
@@ -109,10 +108,9 @@ static void check_depth(const float *from, struct conv_shape in, struct conv_sha
     free(kernel), free(bias), free(want), free(got);
 }
 
-static void convolutions_are_sums_over_windows(void **state)
+TEST(convolutions_are_sums_over_windows)
 {
     static const uint32_t sizes[] = {1, 3, 5, 7};
-    (void)state;
     for (int i = 0; i < ROUNDS; i++) {
         const struct conv_shape in = random_shape();
         struct conv_shape out = in;
@@ -125,9 +123,8 @@ static void convolutions_are_sums_over_windows(void **state)
     }
 }
 
-static void means_and_joins(void **state)
+TEST(means_and_joins)
 {
-    (void)state;
     for (int i = 0; i < ROUNDS; i++) {
         const struct conv_shape small = random_shape();
         const uint32_t side = 1 + rng_below(&rng, 3), more = 1 + rng_below(&rng, 5);
@@ -156,9 +153,8 @@ static void means_and_joins(void **state)
     }
 }
 
-static void windows_hold_the_grid(void **state)
+TEST(windows_hold_the_grid)
 {
-    (void)state;
     for (int i = 0; i < ROUNDS; i++) {
         const struct conv_shape s = random_shape();
         const uint32_t size = 1 + rng_below(&rng, 5), n = s.channels;
@@ -183,9 +179,8 @@ static void windows_hold_the_grid(void **state)
 }
 
 /* q * k of what conv_relate() writes, against the sum that it stands for. */
-static void relations_are_scores(void **state)
+TEST(relations_are_scores)
 {
-    (void)state;
     for (int i = 0; i < ROUNDS / 10; i++) {
         const uint32_t side = 1 + rng_below(&rng, 5), dim = 1 + rng_below(&rng, 20), heads = 2;
         const uint32_t n = side * side, wide = dim + 2 * side + rng_below(&rng, 3);
@@ -216,11 +211,10 @@ static void relations_are_scores(void **state)
 }
 
 /* Tables keep what is linear, away from the ends, and are themselves at their own size. */
-static void tables_are_fitted(void **state)
+TEST(tables_are_fitted)
 {
     enum { OF = 24, TO = 17, N = 5 };
     float from[OF * N], to[OF * N], grid[OF * OF], all[OF * OF], scratch[OF * (OF + 1)];
-    (void)state;
     for (int i = 0; i < OF * N; i++)
         from[i] = (float)(i / N) * 3 + (float)(i % N);
     conv_fit_rows(to, OF, from, OF, N);
@@ -246,11 +240,10 @@ static void tables_are_fitted(void **state)
 }
 
 /* Sums of grids of other shapes, and means of what does not divide, are refused. */
-static void steps_that_do_not_fit_are_refused(void **state)
+TEST(steps_that_do_not_fit_are_refused)
 {
     struct conv_spec *s = calloc(1, sizeof(*s));
     struct conv_shape shape[CONV_GRIDS];
-    (void)state;
     assert_non_null(s);
     conv_add(s, (struct conv_step){.kind = CONV_DENSE,
                                    .from = 0,
@@ -293,9 +286,8 @@ static void attend_channels(double *to, const float *from, size_t rows, uint32_t
     }
 }
 
-static void channels_attend_to_those_of_their_group(void **state)
+TEST(channels_attend_to_those_of_their_group)
 {
-    (void)state;
     for (int i = 0; i < ROUNDS / 10; i++) {
         const uint32_t groups = 1 + rng_below(&rng, 4), dim = 1 + rng_below(&rng, 9);
         const uint32_t width = groups * dim, cut = rng_below(&rng, width + 1);
@@ -315,13 +307,12 @@ static void channels_attend_to_those_of_their_group(void **state)
     }
 }
 
-static void rows_follow_rows_and_get_their_positions(void **state)
+TEST(rows_follow_rows_and_get_their_positions)
 {
     static const float a[] = {1, 2, 3}, b[] = {4, 5, 6, 7, 8, 9};
     static const float columns[] = {10, 20, 30, 40}, rows[] = {100, 200}, all[] = {1, 2, 3};
     static const float grid[12] = {0};
     float to[12];
-    (void)state;
     conv_append(to, a, 1, b, 3, 0, 3);
     for (int i = 0; i < 9; i++)
         assert_true(to[i] == (float)(i + 1));
@@ -332,15 +323,6 @@ static void rows_follow_rows_and_get_their_positions(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(channels_attend_to_those_of_their_group),
-                                       cmocka_unit_test(rows_follow_rows_and_get_their_positions),
-                                       cmocka_unit_test(windows_lie_where_they_are_said_to),
-                                       cmocka_unit_test(convolutions_are_sums_over_windows),
-                                       cmocka_unit_test(means_and_joins),
-                                       cmocka_unit_test(windows_hold_the_grid),
-                                       cmocka_unit_test(relations_are_scores),
-                                       cmocka_unit_test(tables_are_fitted),
-                                       cmocka_unit_test(steps_that_do_not_fit_are_refused)};
     rng = rng_new();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -38,9 +38,8 @@ static uint32_t cut(const struct attn_case *k, uint32_t chunk)
     return k->attn.mutual ? (chunk + 63) / 64 * 64 : chunk;
 }
 
-static void attention_is_right(void **state)
+TEST(attention_is_right)
 {
-    (void)state;
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
     for (size_t i = 0; i < sizeof(attn_cases) / sizeof(*attn_cases); i++) {
         const struct attn_case *k = &attn_cases[i];
@@ -65,9 +64,8 @@ static void attention_is_right(void **state)
 
 /* As a large picture has: more tokens than the second dimension of a grid takes. Each attends to
  * itself alone, so its result is its value. The double checks the grid alone. */
-static void a_step_may_have_more_tokens_than_65535(void **state)
+TEST(a_step_may_have_more_tokens_than_65535)
 {
-    (void)state;
     enum { N = 65536 };
     const struct attn_case k = {
         {1, 1, 2, 0.3f, .window = 1, .both = true}, N, 64, KV_F32, false, false};
@@ -86,9 +84,8 @@ static void a_step_may_have_more_tokens_than_65535(void **state)
     sequence_free(&s);
 }
 
-static void attention_is_bitwise_the_same_however_it_is_cut(void **state)
+TEST(attention_is_bitwise_the_same_however_it_is_cut)
 {
-    (void)state;
     static const uint32_t chunks[] = {1, 7, 33, 64};
     for (size_t i = 0; i < sizeof(attn_cases) / sizeof(*attn_cases); i++) {
         const struct attn_case *k = &attn_cases[i];
@@ -130,9 +127,8 @@ static struct attn_case wide_case(void)
     return c;
 }
 
-static void prefill_by_wgmma_has_the_bits_of_mma_sync(void **state)
+TEST(prefill_by_wgmma_has_the_bits_of_mma_sync)
 {
-    (void)state;
     if (machine && getenv("CUDA_FEATURES"))
         skip();
     for (int i = 0; i < 20; i++) {
@@ -183,9 +179,8 @@ static void run_whole(struct side g, const struct sequence *s, struct kv_cache *
 }
 
 /* Blocks contain what earlier sequences left, which may be not finite. */
-static void what_lies_after_the_end_changes_nothing(void **state)
+TEST(what_lies_after_the_end_changes_nothing)
 {
-    (void)state;
     struct err e = ERR_INIT;
     static const uint32_t ends[] = {1, 4, 31, 70, 129, 161, 255};
     struct side g = open_side(gpu, ~0ull);
@@ -216,9 +211,8 @@ static void what_lies_after_the_end_changes_nothing(void **state)
 
 /* Steps of one token of each sequence load K and V before the kernels before them have written
  * theirs. */
-static void decode_loads_nothing_too_early(void **state)
+TEST(decode_loads_nothing_too_early)
 {
-    (void)state;
     if (!machine || getenv("CUDA_FEATURES"))
         skip();
     static const uint32_t dims[] = {64, 80, 128, 256};
@@ -243,9 +237,8 @@ static void decode_loads_nothing_too_early(void **state)
 
 /* ---------------------------------------------------------------- copies */
 
-static void a_copied_block_reads_the_same(void **state)
+TEST(a_copied_block_reads_the_same)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct side g = open_side(gpu, ~0ull);
     struct attn_case k = {{4, 2, 64, 0.2f}, 16, 16, KV_F16, false, false};
@@ -329,9 +322,8 @@ static void decode(struct side s, const struct sequence *q, uint32_t steps, floa
     s.ops->kv_free(s.d, kv);
 }
 
-static void a_replayed_step_is_the_step(void **state)
+TEST(a_replayed_step_is_the_step)
 {
-    (void)state;
     struct attn_case k = {{8, 2, 64, 0.125f}, 140, 16, KV_BF16, false, false};
     struct sequence s = sequence_new(&k);
     float *plain = malloc(o_count(&k) * 4), *graphs = malloc(o_count(&k) * 4);
@@ -360,9 +352,8 @@ static void a_replayed_step_is_the_step(void **state)
 
 /* ---------------------------------------------------------------- what only the double can show */
 
-static void no_result_depends_on_the_order_of_threads(void **state)
+TEST(no_result_depends_on_the_order_of_threads)
 {
-    (void)state;
     if (!machine)
         skip();
     for (size_t i = 0; i < sizeof(attn_cases) / sizeof(*attn_cases); i++) {
@@ -384,12 +375,4 @@ static void no_result_depends_on_the_order_of_threads(void **state)
     }
 }
 
-CUDA_TESTS(cmocka_unit_test(attention_is_right),
-           cmocka_unit_test(a_step_may_have_more_tokens_than_65535),
-           cmocka_unit_test(attention_is_bitwise_the_same_however_it_is_cut),
-           cmocka_unit_test(prefill_by_wgmma_has_the_bits_of_mma_sync),
-           cmocka_unit_test(what_lies_after_the_end_changes_nothing),
-           cmocka_unit_test(decode_loads_nothing_too_early),
-           cmocka_unit_test(a_copied_block_reads_the_same),
-           cmocka_unit_test(a_replayed_step_is_the_step),
-           cmocka_unit_test(no_result_depends_on_the_order_of_threads))
+int main(void) { return cuda_tests_run(); }

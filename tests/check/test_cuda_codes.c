@@ -104,9 +104,8 @@ static void check_numbers(struct side g, const struct stack *s)
 }
 
 /* Of each format alone, and of some of them in one matrix. */
-static void codes_are_the_numbers_of_the_checkpoint(void **state)
+TEST(codes_are_the_numbers_of_the_checkpoint)
 {
-    (void)state;
     struct side g = open_side(gpu, ~0ull);
     for (uint32_t i = 0; i < FORMS; i++) {
         struct stack s = one_of(any_format(i), 1 + rng_below(&rng, 40), i % 2 ? 256 : 768);
@@ -134,9 +133,8 @@ static void codes_are_the_numbers_of_the_checkpoint(void **state)
 
 /* How few bits a number takes. Q4_K: 4, and 16 for a scale and for an offset of 32 columns. e4m3:
  * 8, and 32 for a scale of 64 columns. */
-static void codes_stay_small(void **state)
+TEST(codes_stay_small)
 {
-    (void)state;
     enum { N = 64, K = 1024, FACTORS = N * 4 };
     static const struct {
         const struct format *format;
@@ -158,9 +156,8 @@ static void codes_stay_small(void **state)
 
 /* Columns in another order, exact sums of a rounded table, e4m3 with scales of fewer than 64
  * columns. */
-static void what_has_no_kernel_is_widened(void **state)
+TEST(what_has_no_kernel_is_widened)
 {
-    (void)state;
     struct format f = formats[FORMAT_Q4_0];
     assert_int_equal(gpu->weight_takes(&f, ARITH_EXACT), TAKE_NATIVE);
     f.ordered = true;
@@ -178,11 +175,10 @@ static void what_has_no_kernel_is_widened(void **state)
 
 /* The numbers of the CPU, which keeps the same codes, and its products to the rounding of x. A code
  * that is no number spoils its output. */
-static void e4m3_of_blocks_has_the_results_of_the_cpu(void **state)
+TEST(e4m3_of_blocks_has_the_results_of_the_cpu)
 {
     enum { N = 70, K = 700, X_ROWS = 40, NO_NUMBER = 17 };
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
-    (void)state;
     for (int spoilt = 0; spoilt < 2; spoilt++) {
         struct stack s = one_of(&e4m3_of_blocks, N, K);
         if (spoilt)
@@ -213,14 +209,13 @@ static void e4m3_of_blocks_has_the_results_of_the_cpu(void **state)
 
 /* e4m3 of a checkpoint, with a scale for each row, is what --quantize fp8 makes of its numbers, if
  * the greatest code of a row is e4m3's greatest number. */
-static void e4m3_is_that_of_quantize(void **state)
+TEST(e4m3_is_that_of_quantize)
 {
     enum { N = 70, K = 333, X_ROWS = 5, TOP = 0x7e, NOT_A_NUMBER = 0x7f };
     struct side g = open_side(gpu, 0);
     static uint8_t codes[N * K];
     float scales[N], *numbers = units((size_t)N * K);
     float *x = units((size_t)X_ROWS * K), *bias = units(N), *y[2];
-    (void)state;
     for (uint32_t i = 0; i < N * K; i++) {
         scales[i / K] = ldexpf(1, -(int)(i / K % 9));
         codes[i] = i % K ? (uint8_t)rng_u32(&rng) : TOP;
@@ -267,9 +262,8 @@ static void check_product(struct side g, const struct stack *s, enum dtype t, en
     free(x), free(bias), free(numbers), free(got);
 }
 
-static void products_are_right(void **state)
+TEST(products_are_right)
 {
-    (void)state;
     static const uint32_t rows[] = {1, 3, 8, 9, 16, 17, 33, 130};
     for (int features = TENSOR; features >= 0; features--) {
         struct side g = open_side(gpu, (uint64_t)features);
@@ -294,9 +288,8 @@ static const struct format *const layouts[] = {&formats[FORMAT_Q4_0],  &formats[
                                                &formats[FORMAT_Q5_K],  &e4m3_of_blocks};
 enum { N_LAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
 
-static void a_row_of_a_packed_product_does_not_depend_on_the_others(void **state)
+TEST(a_row_of_a_packed_product_does_not_depend_on_the_others)
 {
-    (void)state;
     enum { N = 150, K = 1280, ROWS = 140 };
     static const uint32_t rows[] = {2, 9, 16, 17, 33, 140};
     float *x = units(ROWS * K), *bias = units(N), *want = malloc(ROWS * N * sizeof(*want));
@@ -354,9 +347,8 @@ static uint64_t norm_and_product(const struct stack *s, enum dtype t, bool fuse,
 }
 
 /* Few rows: one launch instead of two. Many: the norm stores them in 16 bits, too. */
-static void a_norm_before_it_changes_no_bit(void **state)
+TEST(a_norm_before_it_changes_no_bit)
 {
-    (void)state;
     static const uint32_t rows[] = {3, 40};
     for (uint32_t i = 0; i < 2 * N_LAYOUTS; i++) {
         const uint32_t n = rows[i % 2];
@@ -437,9 +429,8 @@ static void shrink(struct stack *s)
     }
 }
 
-static void experts_are_right_and_rows_independent(void **state)
+TEST(experts_are_right_and_rows_independent)
 {
-    (void)state;
     enum { ROWS = 19 };
     float *x = units(ROWS * HIDDEN);
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
@@ -471,11 +462,4 @@ static void experts_are_right_and_rows_independent(void **state)
     free(x);
 }
 
-CUDA_TESTS(cmocka_unit_test(codes_are_the_numbers_of_the_checkpoint),
-           cmocka_unit_test(codes_stay_small), cmocka_unit_test(what_has_no_kernel_is_widened),
-           cmocka_unit_test(e4m3_is_that_of_quantize),
-           cmocka_unit_test(e4m3_of_blocks_has_the_results_of_the_cpu),
-           cmocka_unit_test(products_are_right),
-           cmocka_unit_test(a_row_of_a_packed_product_does_not_depend_on_the_others),
-           cmocka_unit_test(a_norm_before_it_changes_no_bit),
-           cmocka_unit_test(experts_are_right_and_rows_independent))
+int main(void) { return cuda_tests_run(); }

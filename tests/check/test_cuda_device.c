@@ -39,9 +39,8 @@ static float *run_rows(struct side s, enum row_op op, uint32_t rows, uint32_t n,
     return out;
 }
 
-static void operations_on_rows_are_right(void **state)
+TEST(operations_on_rows_are_right)
 {
-    (void)state;
     static const uint32_t widths[] = {1, 31, 256, 300, 2049};
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
     for (int op = 0; op < N_ROW_OPS; op++)
@@ -71,9 +70,8 @@ static float *run_gate(struct side s, const float *x, uint32_t rows, uint32_t n,
 }
 
 /* Those that have a limit with their own one and with others; most numbers are beyond it. */
-static void gates_are_right_with_any_limit(void **state)
+TEST(gates_are_right_with_any_limit)
 {
-    (void)state;
     enum { ROWS = 3, N = 301 };
     static const float limits[] = {0, 0.125f, 1.5f, 3.5f, 64};
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
@@ -116,9 +114,8 @@ static void embed_once(struct side s, const float *table, enum dtype t, float *o
     s.ops->weight_free(s.d, w);
 }
 
-static void embedding_and_gathering_are_right(void **state)
+TEST(embedding_and_gathering_are_right)
 {
-    (void)state;
     float *table = units(20 * 45), a[6 * 45], b[6 * 45], pa[90], pb[90];
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
     for (enum dtype t = 0; t < DT_N; t++) {
@@ -148,9 +145,8 @@ static void take_launch(void *arg, const char *what, uint64_t bytes, double us)
     r->timed &= us > 0;
 }
 
-static void a_profiled_step_reports_its_launches_and_has_the_same_bits(void **state)
+TEST(a_profiled_step_reports_its_launches_and_has_the_same_bits)
 {
-    (void)state;
     float *table = units(20 * 45), a[6 * 45], b[6 * 45], pa[90], pb[90];
     struct reported r = {"", true};
     struct side g = open_side(gpu, ~0ull);
@@ -171,9 +167,8 @@ static void a_profiled_step_reports_its_launches_and_has_the_same_bits(void **st
 
 /* ---------------------------------------------------------------- what only the double can show */
 
-static void every_refusal_says_why(void **state)
+TEST(every_refusal_says_why)
 {
-    (void)state;
     struct err e = ERR_INIT;
     if (!machine)
         skip();
@@ -229,9 +224,8 @@ static int use_all(struct side g, const float *w, struct err *e)
 }
 
 /* Let the n-th allocation fail, for n = 0, 1, 2 ... until all goes well. */
-static void a_failed_allocation_is_an_error_and_leaks_nothing(void **state)
+TEST(a_failed_allocation_is_an_error_and_leaks_nothing)
 {
-    (void)state;
     if (!machine)
         skip();
     float *w = units(40 * 40);
@@ -250,9 +244,4 @@ static void a_failed_allocation_is_an_error_and_leaks_nothing(void **state)
     free(w);
 }
 
-CUDA_TESTS(cmocka_unit_test(operations_on_rows_are_right),
-           cmocka_unit_test(gates_are_right_with_any_limit),
-           cmocka_unit_test(embedding_and_gathering_are_right),
-           cmocka_unit_test(a_profiled_step_reports_its_launches_and_has_the_same_bits),
-           cmocka_unit_test(every_refusal_says_why),
-           cmocka_unit_test(a_failed_allocation_is_an_error_and_leaks_nothing))
+int main(void) { return cuda_tests_run(); }

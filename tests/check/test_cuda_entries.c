@@ -95,11 +95,10 @@ static float *run(struct side s, const struct inputs *c, enum kv_dtype t, uint32
     return out;
 }
 
-static void attention_is_that_of_the_cpu(void **state)
+TEST(attention_is_that_of_the_cpu)
 {
     static const enum kv_dtype types[] = {KV_F32, KV_F16, KV_BF16, KV_I8, KV_FP8};
     static const uint32_t every[] = {4, 10, 50, 1, 16};
-    (void)state;
     for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
         struct inputs c;
         inputs_make(&c, every[i], i % 2 == 0);
@@ -157,11 +156,10 @@ static float *experts(struct side s, const float *w, const float *x, const uint3
     return out;
 }
 
-static void experts_by_id_are_those_of_the_cpu(void **state)
+TEST(experts_by_id_are_those_of_the_cpu)
 {
     float *w = units((size_t)EXPERTS * 100 + 2 * FFN * HIDDEN), *x = units(ROWS * HIDDEN);
     uint32_t table[IDS * K], ids[ROWS];
-    (void)state;
     for (uint32_t i = 0; i < IDS * K; i++)
         table[i] = (i / K * 4 + i % K * 2) % EXPERTS;
     for (uint32_t i = 0; i < ROWS; i++)
@@ -173,5 +171,4 @@ static void experts_by_id_are_those_of_the_cpu(void **state)
     close_side(g), close_side(h);
 }
 
-CUDA_TESTS(cmocka_unit_test(attention_is_that_of_the_cpu),
-           cmocka_unit_test(experts_by_id_are_those_of_the_cpu))
+int main(void) { return cuda_tests_run(); }

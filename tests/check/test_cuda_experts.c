@@ -157,9 +157,8 @@ static uint64_t compare(const struct rig *r, uint64_t features)
     return launches;
 }
 
-static void ways_have_the_same_bits(void **state)
+TEST(ways_have_the_same_bits)
 {
-    (void)state;
     static const uint32_t rows[] = {1, 2, 4, 5, 9, 16, 33, 70};
     static const uint64_t features[] = {~0ull, ~(uint64_t)EXPERTS_BIT, ~(uint64_t)MIX,
                                         ~(uint64_t)X_SHARED};
@@ -194,9 +193,8 @@ static void parts_add_up(const struct rig *all, uint32_t cut)
     numbers_free(all, &n);
 }
 
-static void experts_of_two_ranks_add_up(void **state)
+TEST(experts_of_two_ranks_add_up)
 {
-    (void)state;
     static const uint32_t rows[] = {1, 3, 16, 33, 150};
     for (uint32_t i = 0; i < 15; i++) {
         struct rig r = any_rig(rows[i % 5]);
@@ -212,9 +210,8 @@ static void experts_of_two_ranks_add_up(void **state)
         machine->sms = 132;
 }
 
-static void tiles_of_many_rows_have_the_same_bits(void **state)
+TEST(tiles_of_many_rows_have_the_same_bits)
 {
-    (void)state;
     for (uint32_t i = 0; i < 4; i++) { /* an expert with several tiles, some with none */
         struct rig r = any_rig(150 + rng_below(&rng, 120));
         r.experts = 1 + i, r.top_k = 1 + i / 2, r.gates = i != 2;
@@ -227,9 +224,8 @@ static void tiles_of_many_rows_have_the_same_bits(void **state)
         machine->sms = 132;
 }
 
-static void quantised_experts_have_the_same_bits(void **state)
+TEST(quantised_experts_have_the_same_bits)
 {
-    (void)state;
     for (enum quant q = QUANT_INT8; q < QUANT_N; q++) {
         struct rig r = any_rig(q % 2 ? 3 : 11);
         r.quant = q;
@@ -239,9 +235,8 @@ static void quantised_experts_have_the_same_bits(void **state)
 
 /* By wgmma: only the double counts them. Of more rows than experts_stream takes, which fill a tile
  * or not; whose gate is part of the product or not. */
-static void many_rows_of_quantised_experts_have_the_same_bits(void **state)
+TEST(many_rows_of_quantised_experts_have_the_same_bits)
 {
-    (void)state;
     static const struct {
         enum dtype dtype;
         enum quant quant;
@@ -274,9 +269,8 @@ static void many_rows_of_quantised_experts_have_the_same_bits(void **state)
     }
 }
 
-static void no_bit_depends_on_the_order_of_threads_and_copies(void **state)
+TEST(no_bit_depends_on_the_order_of_threads_and_copies)
 {
-    (void)state;
     if (!machine)
         skip();
     for (uint32_t i = 1; i <= 6; i++) {
@@ -288,9 +282,8 @@ static void no_bit_depends_on_the_order_of_threads_and_copies(void **state)
     machine->shuffle = 0, machine->sms = 132;
 }
 
-static void a_layer_is_four_launches(void **state)
+TEST(a_layer_is_four_launches)
 {
-    (void)state;
     if (!machine || getenv("CUDA_FEATURES"))
         skip();
     struct rig r = {.rows = 1,
@@ -308,9 +301,4 @@ static void a_layer_is_four_launches(void **state)
     assert_int_equal(compare(&r, ~0ull), 6);
 }
 
-CUDA_TESTS(cmocka_unit_test(ways_have_the_same_bits), cmocka_unit_test(experts_of_two_ranks_add_up),
-           cmocka_unit_test(tiles_of_many_rows_have_the_same_bits),
-           cmocka_unit_test(quantised_experts_have_the_same_bits),
-           cmocka_unit_test(many_rows_of_quantised_experts_have_the_same_bits),
-           cmocka_unit_test(no_bit_depends_on_the_order_of_threads_and_copies),
-           cmocka_unit_test(a_layer_is_four_launches))
+int main(void) { return cuda_tests_run(); }

@@ -251,9 +251,8 @@ static uint64_t compare(const struct rig *r)
     return got.launches;
 }
 
-static void fused_operations_have_the_bits_of_single_ones(void **state)
+TEST(fused_operations_have_the_bits_of_single_ones)
 {
-    (void)state;
     for (uint32_t i = 0; i < 18; i++) {
         struct rig r =
             any_rig(i % 3 == 0 ? 1 : 1 + rng_below(&rng, i % 3 == 1 ? 4 : MOST_SEQUENCES));
@@ -268,9 +267,8 @@ static void fused_operations_have_the_bits_of_single_ones(void **state)
     }
 }
 
-static void rows_are_there_for_every_reader(void **state)
+TEST(rows_are_there_for_every_reader)
 {
-    (void)state;
     for (uint32_t i = 0; i < 8; i++) {
         struct rig r = any_rig(i % 2 ? MOST_SEQUENCES : 1 + i % 5);
         r.twice = 1, r.ffn = 64 + 64 * (i % 3), r.layers = 2;
@@ -278,9 +276,8 @@ static void rows_are_there_for_every_reader(void **state)
     }
 }
 
-static void no_bit_depends_on_the_order_of_threads_and_blocks(void **state)
+TEST(no_bit_depends_on_the_order_of_threads_and_blocks)
 {
-    (void)state;
     if (!machine)
         skip();
     for (uint32_t i = 1; i <= 6; i++) {
@@ -295,9 +292,8 @@ static void no_bit_depends_on_the_order_of_threads_and_blocks(void **state)
 
 /* The norm before the first layer and after the last, which is not read here, is part of the first
  * and stays one for the last. */
-static void a_layer_is_five_launches(void **state)
+TEST(a_layer_is_five_launches)
 {
-    (void)state;
     if (!machine || getenv("CUDA_FEATURES"))
         skip();
     for (uint32_t layers = 1; layers <= 3; layers++) {
@@ -317,7 +313,4 @@ static void a_layer_is_five_launches(void **state)
     }
 }
 
-CUDA_TESTS(cmocka_unit_test(fused_operations_have_the_bits_of_single_ones),
-           cmocka_unit_test(rows_are_there_for_every_reader),
-           cmocka_unit_test(no_bit_depends_on_the_order_of_threads_and_blocks),
-           cmocka_unit_test(a_layer_is_five_launches))
+int main(void) { return cuda_tests_run(); }

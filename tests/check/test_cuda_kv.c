@@ -47,9 +47,8 @@ static void check_against_cpu(struct side g, struct side c, const struct attn_ca
     sequence_free(&s);
 }
 
-static void every_type_and_head_dimension_is_right(void **state)
+TEST(every_type_and_head_dimension_is_right)
 {
-    (void)state;
     for (uint32_t i = 0; i < N_DIMS; i++)
         for (enum kv_dtype t = KV_F16; t < KV_N; t++) {
             struct side g = open_side(gpu, t == KV_FP8 && i % 4 == 1 ? (uint64_t)~TENSOR : ~0ull);
@@ -61,10 +60,9 @@ static void every_type_and_head_dimension_is_right(void **state)
 }
 
 /* Without tensor cores, in fp32 arithmetic: the numbers of a cache are those of the CPU. */
-static void numbers_of_few_bits_are_those_of_the_cpu(void **state)
+TEST(numbers_of_few_bits_are_those_of_the_cpu)
 {
     static const uint32_t widths[] = {64, 20, 32, 128, 6, 72};
-    (void)state;
     for (uint32_t i = 0; i < sizeof(widths) / sizeof(*widths); i++)
         for (enum kv_dtype t = KV_I8; t < KV_N; t++) {
             struct side g = open_side(gpu, (uint64_t)~TENSOR), c = open_side(cpu, ~0ull);
@@ -75,9 +73,8 @@ static void numbers_of_few_bits_are_those_of_the_cpu(void **state)
 }
 
 /* Alone, in chunks, beside others; segments dealt out or walked. */
-static void bits_are_the_same_however_it_is_cut(void **state)
+TEST(bits_are_the_same_however_it_is_cut)
 {
-    (void)state;
     for (uint32_t i = 0; i < N_DIMS; i++)
         for (enum kv_dtype t = KV_F16; t < KV_N; t++) {
             struct attn_case k = any_case(dims[i], t, 160);
@@ -106,9 +103,8 @@ static bool sees(const struct attn *a, uint32_t t, uint32_t key)
 
 /* A head that is not finite is a scale that is NaN: tokens that attend to it have NaN, others do
  * not. */
-static void a_broken_token_reaches_only_those_that_see_it(void **state)
+TEST(a_broken_token_reaches_only_those_that_see_it)
 {
-    (void)state;
     struct side g = open_side(gpu, ~0ull);
     for (uint32_t i = 0; i < 3 * N_DIMS; i++) {
         struct attn_case k = any_case(dims[i / 3], (enum kv_dtype)(KV_I8 + i % 3), 140);
@@ -141,9 +137,8 @@ static void read_again(struct side g, const struct sequence *q, struct kv_cache 
     run_step(g, q, kv, f, NULL, o);
 }
 
-static void scales_go_where_the_numbers_go(void **state)
+TEST(scales_go_where_the_numbers_go)
 {
-    (void)state;
     struct err e = ERR_INIT;
     for (enum kv_dtype t = KV_I8; t < KV_N; t++) {
         enum { N = 32, DIM = 80, HEADS = 3, OUT = HEADS * DIM };
@@ -182,20 +177,14 @@ static void scales_go_where_the_numbers_go(void **state)
     }
 }
 
-static void sparse_attention_in_4_bits_is_refused(void **state)
+TEST(sparse_attention_in_4_bits_is_refused)
 {
     struct err e = ERR_INIT;
     struct side g = open_side(gpu, ~0ull);
     struct kv_desc kd = {1, 4, 16, KV_I4, {1, 64, 64, .index_dim = 32}};
-    (void)state;
     assert_null(g.ops->kv_new(g.d, &kd, &e));
     assert_non_null(strstr(e.msg, "no sparse attention in 4 bits"));
     close_side(g);
 }
 
-CUDA_TESTS(cmocka_unit_test(every_type_and_head_dimension_is_right),
-           cmocka_unit_test(numbers_of_few_bits_are_those_of_the_cpu),
-           cmocka_unit_test(bits_are_the_same_however_it_is_cut),
-           cmocka_unit_test(a_broken_token_reaches_only_those_that_see_it),
-           cmocka_unit_test(scales_go_where_the_numbers_go),
-           cmocka_unit_test(sparse_attention_in_4_bits_is_refused))
+int main(void) { return cuda_tests_run(); }

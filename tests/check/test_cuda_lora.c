@@ -185,9 +185,8 @@ static void one_batch(uint32_t x_width, uint32_t y_width, uint32_t max_rank, uin
     free(g[0]), free(g[1]), free(x), free(before), free(y[0]), free(y[1]);
 }
 
-static void updates_are_right_and_independent_of_the_batch(void **state)
+TEST(updates_are_right_and_independent_of_the_batch)
 {
-    (void)state;
     for (uint32_t i = 0; i < 12; i++) {
         if (machine)
             machine->shuffle = i % 2 ? 77 * i : 0;
@@ -201,10 +200,9 @@ static void updates_are_right_and_independent_of_the_batch(void **state)
 
 /* Decode steps that are replayed, while the adapter behind a number comes back elsewhere, is
  * another one, or has gone. */
-static void adapters_come_and_go_between_replays(void **state)
+TEST(adapters_come_and_go_between_replays)
 {
     enum { X = 96, Y = 120, TOKENS = 3 };
-    (void)state;
     struct rig g = {.x_width = X, .y_width = Y, .s = open_side(gpu, ~0ull)};
     struct rig c = {.x_width = X, .y_width = Y, .s = open_side(cpu, ~0ull)};
     const struct span spans[TOKENS] = {
@@ -262,5 +260,4 @@ static void adapters_come_and_go_between_replays(void **state)
     free(x), free(before);
 }
 
-CUDA_TESTS(cmocka_unit_test(updates_are_right_and_independent_of_the_batch),
-           cmocka_unit_test(adapters_come_and_go_between_replays))
+int main(void) { return cuda_tests_run(); }

@@ -56,9 +56,8 @@ static float *read_and_write(struct side s, const struct shape *k, const float *
     return out;
 }
 
-static void sublayers_are_those_of_the_cpu(void **state)
+TEST(sublayers_are_those_of_the_cpu)
 {
-    (void)state;
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
     for (uint32_t i = 0; i < 5 * sizeof(widths) / sizeof(*widths); i++) {
         const uint32_t kind = i % 5;
@@ -98,9 +97,8 @@ static float *ends_of(struct side s, const float *in, uint32_t n)
     return out;
 }
 
-static void ends_are_those_of_the_cpu(void **state)
+TEST(ends_are_those_of_the_cpu)
 {
-    (void)state;
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
     for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
         const uint32_t n = widths[w];
@@ -112,5 +110,4 @@ static void ends_are_those_of_the_cpu(void **state)
     close_side(g), close_side(c);
 }
 
-CUDA_TESTS(cmocka_unit_test(sublayers_are_those_of_the_cpu),
-           cmocka_unit_test(ends_are_those_of_the_cpu))
+int main(void) { return cuda_tests_run(); }

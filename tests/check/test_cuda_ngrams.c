@@ -31,11 +31,10 @@ static void run(struct side s, const struct text *t, uint32_t most, struct embed
     s.ops->free(s.d, rows);
 }
 
-static void they_are_those_of_the_cpu(void **state)
+TEST(they_are_those_of_the_cpu)
 {
     static struct embedded want, got, parts;
     struct text x;
-    (void)state;
     text_make(&x, &rng);
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
     run(c, &x, TOKENS, &want), run(g, &x, TOKENS, &got), run(g, &x, 4, &parts);
@@ -57,10 +56,9 @@ static float *roots(struct side s, const float *a, const float *b, uint32_t rows
     return out;
 }
 
-static void roots_are_those_of_the_cpu(void **state)
+TEST(roots_are_those_of_the_cpu)
 {
     enum { N = 9, LONG = 700 };
-    (void)state;
     float *a = units((size_t)N * LONG), *b = units((size_t)N * LONG);
     memset(b, 0, LONG * sizeof(*b));
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
@@ -71,5 +69,4 @@ static void roots_are_those_of_the_cpu(void **state)
     close_side(g), close_side(c);
 }
 
-CUDA_TESTS(cmocka_unit_test(they_are_those_of_the_cpu),
-           cmocka_unit_test(roots_are_those_of_the_cpu))
+int main(void) { return cuda_tests_run(); }

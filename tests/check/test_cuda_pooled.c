@@ -130,12 +130,11 @@ static void check_pools(uint32_t series, bool plain)
     close_side(g), close_side(h);
 }
 
-static void pools_are_those_of_the_cpu(void **state)
+TEST(pools_are_those_of_the_cpu)
 {
-    (void)state;
     check_pools(1, false);
     check_pools(2, false);
     check_pools(1, true);
 }
 
-CUDA_TESTS(cmocka_unit_test(pools_are_those_of_the_cpu))
+int main(void) { return cuda_tests_run(); }

@@ -2,9 +2,8 @@
  * them, and their promise: a row's bits do not depend on the others. */
 #include "tests/check/cuda_sides.h"
 
-static void linear_is_right(void **state)
+TEST(linear_is_right)
 {
-    (void)state;
     static const uint32_t rows[] = {1, 2, 7, 8, 9, 16, 17, 32, 33, 130};
     static const uint32_t shapes[][2] = {{1, 1}, {16, 64}, {33, 70}, {150, 513}, {128, 1024}};
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
@@ -19,9 +18,8 @@ static void linear_is_right(void **state)
     close_side(g), close_side(c);
 }
 
-static void without_tensor_cores_linear_has_the_bits_of_the_cpu(void **state)
+TEST(without_tensor_cores_linear_has_the_bits_of_the_cpu)
 {
-    (void)state;
     struct side g = open_side(gpu, (uint64_t)~TENSOR), c = open_side(cpu, ~0ull);
     for (enum dtype t = 0; t < DT_N; t++) {
         check_linear(g, c, 3, 70, 130, t, 0);
@@ -30,9 +28,8 @@ static void without_tensor_cores_linear_has_the_bits_of_the_cpu(void **state)
     close_side(g), close_side(c);
 }
 
-static void a_row_of_linear_does_not_depend_on_the_others(void **state)
+TEST(a_row_of_linear_does_not_depend_on_the_others)
 {
-    (void)state;
     enum { N = 150, K = 580, ROWS = 140 };
     static const uint32_t rows[] = {2, 8, 9, 16, 17, 31, 32, 33, 128, 140};
     float *w = units(N * K), *x = units(ROWS * K), *bias = units(N);
@@ -63,9 +60,8 @@ static void a_row_of_linear_does_not_depend_on_the_others(void **state)
     free(w), free(x), free(bias);
 }
 
-static void a_weight_may_be_stacked_strided_and_of_any_type(void **state)
+TEST(a_weight_may_be_stacked_strided_and_of_any_type)
 {
-    (void)state;
     struct side g = open_side(gpu, (uint64_t)~TENSOR);
     struct err e = ERR_INIT;
     enum { K = 37, A = 19, B = 30 };
@@ -145,9 +141,8 @@ static float *run_moe(struct side s, const float *w, enum dtype t, enum quant q,
     return out;
 }
 
-static void mixtures_are_right_and_rows_independent(void **state)
+TEST(mixtures_are_right_and_rows_independent)
 {
-    (void)state;
     enum { ROWS = 21 };
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
     float *w =
@@ -190,9 +185,8 @@ static void mixtures_are_right_and_rows_independent(void **state)
 
 /* ---------------------------------------------------------------- what only the double can show */
 
-static void no_product_depends_on_the_order_of_threads(void **state)
+TEST(no_product_depends_on_the_order_of_threads)
 {
-    (void)state;
     if (!machine)
         skip();
     float first[2][2][9 * 70], *w = units(70 * 130), *x = units(40 * 130), *bias = units(70);
@@ -214,9 +208,4 @@ static void no_product_depends_on_the_order_of_threads(void **state)
     free(w), free(x), free(bias);
 }
 
-CUDA_TESTS(cmocka_unit_test(linear_is_right),
-           cmocka_unit_test(without_tensor_cores_linear_has_the_bits_of_the_cpu),
-           cmocka_unit_test(a_row_of_linear_does_not_depend_on_the_others),
-           cmocka_unit_test(a_weight_may_be_stacked_strided_and_of_any_type),
-           cmocka_unit_test(mixtures_are_right_and_rows_independent),
-           cmocka_unit_test(no_product_depends_on_the_order_of_threads))
+int main(void) { return cuda_tests_run(); }

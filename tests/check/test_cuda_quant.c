@@ -43,9 +43,8 @@ static void check_quant(struct side g, struct side c, uint32_t rows, uint32_t n,
     free(w), free(x), free(bias), free(gr), free(cr), free(got), free(want);
 }
 
-static void quantised_products_are_right(void **state)
+TEST(quantised_products_are_right)
 {
-    (void)state;
     static const uint32_t rows[] = {1, 2, 8, 9, 16, 17, 33, 130, 300};
     static const uint32_t shapes[][2] = {{1, 1}, {16, 64}, {33, 70}, {150, 513}, {129, 1100}};
     for (int features = TENSOR; features >= 0; features--) {
@@ -63,9 +62,8 @@ static void quantised_products_are_right(void **state)
     }
 }
 
-static void a_row_of_a_quantised_product_does_not_depend_on_the_others(void **state)
+TEST(a_row_of_a_quantised_product_does_not_depend_on_the_others)
 {
-    (void)state;
     enum { N = 150, K = 1300, ROWS = 140 };
     static const uint32_t rows[] = {2, 9, 16, 17, 33, 140};
     float *w = units(N * K), *x = units(ROWS * K), *bias = units(N);
@@ -101,9 +99,8 @@ static void a_row_of_a_quantised_product_does_not_depend_on_the_others(void **st
 }
 
 /* A row of zeros is zero; what is not finite spoils its own row or token and no other. */
-static void odd_numbers_of_quantised_products_stay_where_they_are(void **state)
+TEST(odd_numbers_of_quantised_products_stay_where_they_are)
 {
-    (void)state;
     enum { N = 20, K = 200, ROWS = 19 };
     float *w = units(N * K), *x = units(ROWS * K);
     memset(w + 3 * K, 0, K * sizeof(*w)), memset(x + 5 * K, 0, K * sizeof(*x));
@@ -131,9 +128,8 @@ static void odd_numbers_of_quantised_products_stay_where_they_are(void **state)
 }
 
 /* The greatest numbers there are in the longest row there is: exact sums hold them. */
-static void sums_of_the_longest_rows_do_not_overflow(void **state)
+TEST(sums_of_the_longest_rows_do_not_overflow)
 {
-    (void)state;
     enum { K = QUANT_MAX_COLS };
     struct err e = ERR_INIT;
     float *w = malloc((K + 1) * sizeof(*w)), *x = malloc(2 * K * sizeof(*x));
@@ -152,9 +148,8 @@ static void sums_of_the_longest_rows_do_not_overflow(void **state)
 }
 
 /* Codes of 4 bits that come with scales are those of the CPU: they stay what they are. */
-static void codes_with_scales_are_kept(void **state)
+TEST(codes_with_scales_are_kept)
 {
-    (void)state;
     enum { N = 21, K = 70, GROUPS = 3 };
     uint16_t scales[N * GROUPS];
     float *w = units(N * K);
@@ -177,8 +172,4 @@ static void codes_with_scales_are_kept(void **state)
     close_side(g), close_side(c);
 }
 
-CUDA_TESTS(cmocka_unit_test(quantised_products_are_right),
-           cmocka_unit_test(a_row_of_a_quantised_product_does_not_depend_on_the_others),
-           cmocka_unit_test(odd_numbers_of_quantised_products_stay_where_they_are),
-           cmocka_unit_test(codes_with_scales_are_kept),
-           cmocka_unit_test(sums_of_the_longest_rows_do_not_overflow))
+int main(void) { return cuda_tests_run(); }

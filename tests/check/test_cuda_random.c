@@ -6,9 +6,8 @@
 
 enum { ROWS = 70, COLS = 45 };
 
-static void made_weights_are_those_that_are_sent(void **state)
+TEST(made_weights_are_those_that_are_sent)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct side g = open_side(gpu, ~0ull);
     const struct random_tensor t[2] = {random_tensor("a.weight", 0, 0.3f),
@@ -62,9 +61,8 @@ static void logits_of(const struct backend_ops *ops, const char *config, float *
     close_side(s);
 }
 
-static void a_model_made_on_the_device_is_the_cpus(void **state)
+TEST(a_model_made_on_the_device_is_the_cpus)
 {
-    (void)state;
     enum { VOCAB = 100 };
     static const char config[] =
         "{\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":2,"
@@ -81,5 +79,4 @@ static void a_model_made_on_the_device_is_the_cpus(void **state)
         fail_msg("off by %g", sqrt(d / r));
 }
 
-CUDA_TESTS(cmocka_unit_test(made_weights_are_those_that_are_sent),
-           cmocka_unit_test(a_model_made_on_the_device_is_the_cpus))
+int main(void) { return cuda_tests_run(); }

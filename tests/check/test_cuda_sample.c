@@ -199,9 +199,8 @@ static void check_step(struct side g, uint32_t vocab, uint32_t n, int set)
     free(rows);
 }
 
-static void tokens_are_those_of_the_host(void **state)
+TEST(tokens_are_those_of_the_host)
 {
-    (void)state;
     struct side g = open_side(gpu, ~0ull);
     for (uint32_t i = 0; i < 220; i++)
         check_step(g, one_in(3) ? 1 + below(40) : 1 + below(1500), 1 + below(MOST_ROWS),
@@ -211,9 +210,8 @@ static void tokens_are_those_of_the_host(void **state)
 
 /* Two, four and eight blocks a row, and one where there are no clusters; scores in shared memory
  * and in the device's. */
-static void a_row_may_be_cut_among_blocks(void **state)
+TEST(a_row_may_be_cut_among_blocks)
 {
-    (void)state;
     static const uint32_t vocabs[] = {4095, 4096, 4099, 8193, 20000, WIDE};
     for (uint64_t features = ~0ull; features; features = features == ~0ull ? ~4096ull : 0) {
         struct side g = open_side(gpu, features);
@@ -232,9 +230,8 @@ static void a_row_may_be_cut_among_blocks(void **state)
 }
 
 /* The slices of several ranks are one vocabulary. */
-static void slices_of_ranks_are_one_row(void **state)
+TEST(slices_of_ranks_are_one_row)
 {
-    (void)state;
     enum { VOCAB = 1001, ROWS = 3 };
     struct side g = open_side(gpu, ~0ull);
     struct err e = ERR_INIT;
@@ -264,9 +261,8 @@ static void slices_of_ranks_are_one_row(void **state)
 }
 
 /* Neither the neighbours nor the order of threads move a bit. */
-static void a_row_is_drawn_as_alone(void **state)
+TEST(a_row_is_drawn_as_alone)
 {
-    (void)state;
     enum { VOCAB = 5000, ROWS = 9 };
     struct side g = open_side(gpu, ~0ull);
     struct err e = ERR_INIT;
@@ -303,9 +299,8 @@ static void a_row_is_drawn_as_alone(void **state)
 
 /* A step whose ids are the tokens of the step before, which the host has not waited for: it
  * computes with them, and its penalties count them. */
-static void a_token_may_still_be_on_the_device(void **state)
+TEST(a_token_may_still_be_on_the_device)
 {
-    (void)state;
     enum { VOCAB = 700, ROWS = 2 };
     static const uint32_t two[ROWS] = {0, 1}, swapped[ROWS] = {1, 0}, nothing[ROWS];
     static const struct span spans[ROWS] = {{0, 1, 1, &zero, 0}, {1, 1, 1, &zero, 0}};
@@ -369,9 +364,8 @@ static void a_token_may_still_be_on_the_device(void **state)
 }
 
 /* On a GPU: from the draw to its token on the host, behind each other and without a step. */
-static void how_long_it_takes(void **state)
+TEST(how_long_it_takes)
 {
-    (void)state;
     enum { VOCAB = 128256, ROWS = 64, TIMES = 100 };
     static const struct {
         const char *name;
@@ -418,8 +412,4 @@ static void how_long_it_takes(void **state)
     close_side(g);
 }
 
-CUDA_TESTS(cmocka_unit_test(tokens_are_those_of_the_host),
-           cmocka_unit_test(a_row_may_be_cut_among_blocks),
-           cmocka_unit_test(slices_of_ranks_are_one_row), cmocka_unit_test(a_row_is_drawn_as_alone),
-           cmocka_unit_test(a_token_may_still_be_on_the_device),
-           cmocka_unit_test(how_long_it_takes))
+int main(void) { return cuda_tests_run(); }

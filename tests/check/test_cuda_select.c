@@ -167,9 +167,8 @@ static void compare(struct how how, const struct result *got, const struct resul
         fail_msg("%u tokens with another selection, error %g", others, sqrt(d / all));
 }
 
-static void it_selects_as_the_cpu(void **state)
+TEST(it_selects_as_the_cpu)
 {
-    (void)state;
     static const enum kv_dtype types[] = {KV_F32, KV_BF16, KV_I8};
     static struct result got, want, parts;
     for (uint32_t i = 0; i < 12; i++) {
@@ -191,9 +190,8 @@ static void it_selects_as_the_cpu(void **state)
 }
 
 /* Of equal scores the lowest positions, and of one key that is better, that. */
-static void equal_scores_go_to_lower_positions(void **state)
+TEST(equal_scores_go_to_lower_positions)
 {
-    (void)state;
     static struct result got;
     struct inputs c;
     inputs_make(&c);
@@ -217,5 +215,4 @@ static void equal_scores_go_to_lower_positions(void **state)
     inputs_free(&c);
 }
 
-CUDA_TESTS(cmocka_unit_test(it_selects_as_the_cpu),
-           cmocka_unit_test(equal_scores_go_to_lower_positions))
+int main(void) { return cuda_tests_run(); }

@@ -26,9 +26,8 @@ static float *altup_of(struct side s, const float *streams, const float *coefs, 
     return out;
 }
 
-static void streams_are_those_of_the_cpu(void **state)
+TEST(streams_are_those_of_the_cpu)
 {
-    (void)state;
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
     for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
         const uint32_t n = widths[w];
@@ -55,9 +54,8 @@ static float *sparse_of(struct side s, const float *x, uint32_t n)
 }
 
 /* The first half of each row. */
-static void cut_off_activations_are_those_of_the_cpu(void **state)
+TEST(cut_off_activations_are_those_of_the_cpu)
 {
-    (void)state;
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
     for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
         const uint32_t n = widths[w];
@@ -69,9 +67,8 @@ static void cut_off_activations_are_those_of_the_cpu(void **state)
     close_side(g), close_side(c);
 }
 
-static void rows_stand_side_by_side(void **state)
+TEST(rows_stand_side_by_side)
 {
-    (void)state;
     struct side g = open_side(gpu, ~0ull);
     for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
         const uint32_t n = widths[w];
@@ -103,9 +100,8 @@ static float *gated_by(struct side s, const float *x, const float *gate, uint32_
     return out;
 }
 
-static void gated_rows_are_those_of_the_cpu(void **state)
+TEST(gated_rows_are_those_of_the_cpu)
 {
-    (void)state;
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
     for (size_t w = 0; w < 2 * sizeof(widths) / sizeof(*widths); w++) {
         const uint32_t n = widths[w / 2];
@@ -128,9 +124,8 @@ static float *scaled_by(struct side s, const float *x, const float *factors, uin
     return out;
 }
 
-static void scaled_heads_are_those_of_the_cpu(void **state)
+TEST(scaled_heads_are_those_of_the_cpu)
 {
-    (void)state;
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
     for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
         const uint32_t n = widths[w];
@@ -151,9 +146,8 @@ static float *softmax_of(struct side s, const float *x, uint32_t n)
     return out;
 }
 
-static void probabilities_are_those_of_the_cpu(void **state)
+TEST(probabilities_are_those_of_the_cpu)
 {
-    (void)state;
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
     for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
         const uint32_t n = widths[w];
@@ -179,9 +173,8 @@ static float *merge_of(struct side s, const float *y, const float *x, const floa
 }
 
 /* The largest scores are in log2 on a GPU. */
-static void two_sources_are_merged_as_on_the_cpu(void **state)
+TEST(two_sources_are_merged_as_on_the_cpu)
 {
-    (void)state;
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
     for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
         const uint32_t n = widths[w];
@@ -199,10 +192,4 @@ static void two_sources_are_merged_as_on_the_cpu(void **state)
     close_side(g), close_side(c);
 }
 
-CUDA_TESTS(cmocka_unit_test(two_sources_are_merged_as_on_the_cpu),
-           cmocka_unit_test(probabilities_are_those_of_the_cpu),
-           cmocka_unit_test(gated_rows_are_those_of_the_cpu),
-           cmocka_unit_test(scaled_heads_are_those_of_the_cpu),
-           cmocka_unit_test(rows_stand_side_by_side),
-           cmocka_unit_test(streams_are_those_of_the_cpu),
-           cmocka_unit_test(cut_off_activations_are_those_of_the_cpu))
+int main(void) { return cuda_tests_run(); }

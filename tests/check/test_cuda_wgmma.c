@@ -47,9 +47,8 @@ static struct side open_wgmma(int sms)
 
 static const double steps[DT_N] = {0, 0x1p-11, 0x1p-8};
 
-static void products_are_right(void **state)
+TEST(products_are_right)
 {
-    (void)state;
     /* rows, outputs, columns: the edges of tiles, slices and stages */
     static const uint32_t edges[][3] = {{17, 1, 1},      {128, 128, 64},  {192, 128, 512},
                                         {193, 129, 576}, {129, 257, 513}, {400, 70, 1100}};
@@ -68,9 +67,8 @@ static void products_are_right(void **state)
     }
 }
 
-static void few_rows_and_floats_go_another_way(void **state)
+TEST(few_rows_and_floats_go_another_way)
 {
-    (void)state;
     struct side g = open_wgmma(132), c = open_side(cpu, ~0ull);
     printf("wgmma: %s\n", gpu->describe(g.d)); /* for the log of a machine with a GPU */
     check_linear(g, c, 16, 40, 100, DT_BF16, steps[DT_BF16]);
@@ -174,9 +172,8 @@ static const struct kind widened[] = {
 };
 enum { WIDENED = sizeof(widened) / sizeof(*widened) };
 
-static void weights_of_few_bits_have_the_bits_of_other_products(void **state)
+TEST(weights_of_few_bits_have_the_bits_of_other_products)
 {
-    (void)state;
     static const int sms[] = {1, 2, 132};
     if (bits_may_differ())
         skip();
@@ -190,9 +187,8 @@ static void weights_of_few_bits_have_the_bits_of_other_products(void **state)
 
 /* Sums times scales that are too small for fp32: finish() has zeros of both signs, and a bias that
  * is not there changes none. */
-static void products_without_a_bias_keep_the_sign_of_zeros(void **state)
+TEST(products_without_a_bias_keep_the_sign_of_zeros)
 {
-    (void)state;
     static const enum quant quants[] = {QUANT_INT8, QUANT_FP8};
     const uint32_t rows = 70, n = 130, k = 320;
     if (bits_may_differ())
@@ -216,9 +212,8 @@ static void products_without_a_bias_keep_the_sign_of_zeros(void **state)
     }
 }
 
-static void bits_do_not_depend_on_the_instruction(void **state)
+TEST(bits_do_not_depend_on_the_instruction)
 {
-    (void)state;
     static const int sms[] = {1, 2, 132};
     if (bits_may_differ())
         skip();
@@ -233,9 +228,8 @@ static void bits_do_not_depend_on_the_instruction(void **state)
     compare_ways(1, DT_F16, 390, 140, 2500);
 }
 
-static void bits_do_not_depend_on_the_order_of_threads_and_copies(void **state)
+TEST(bits_do_not_depend_on_the_order_of_threads_and_copies)
 {
-    (void)state;
     if (!machine || bits_may_differ())
         skip();
     for (uint32_t seed = 1; seed <= 6; seed++) {
@@ -293,9 +287,8 @@ static void compare_gated(int sms, uint32_t rows, uint32_t n, uint32_t k, bool b
     compare_gated_kind(sms, &kind, rows, n, k, biased, act, kernels);
 }
 
-static void a_gate_is_part_of_its_product(void **state)
+TEST(a_gate_is_part_of_its_product)
 {
-    (void)state;
     if (bits_may_differ())
         skip();
     /* rows to 16 bits, the product */
@@ -345,9 +338,8 @@ static void compare_normed(uint32_t rows, uint32_t n, uint32_t k)
     free(w), free(x), free(weights), free(y[0]), free(y[1]);
 }
 
-static void norms_store_what_products_take(void **state)
+TEST(norms_store_what_products_take)
 {
-    (void)state;
     compare_normed(150, 70, 333);
     compare_normed(33, 101, 700);
 }
@@ -366,9 +358,8 @@ static void assert_describes(const char *mask, const char *with, const char *wit
     close_side(g);
 }
 
-static void other_bits_are_found_at_start_up(void **state)
+TEST(other_bits_are_found_at_start_up)
 {
-    (void)state;
     if (!machine || getenv("CUDA_FEATURES"))
         skip();
     check_at_start = true;
@@ -401,12 +392,4 @@ static void other_bits_are_found_at_start_up(void **state)
     machine->wgmma_truncates = check_at_start = false;
 }
 
-CUDA_TESTS(cmocka_unit_test(products_are_right),
-           cmocka_unit_test(few_rows_and_floats_go_another_way),
-           cmocka_unit_test(bits_do_not_depend_on_the_instruction),
-           cmocka_unit_test(weights_of_few_bits_have_the_bits_of_other_products),
-           cmocka_unit_test(products_without_a_bias_keep_the_sign_of_zeros),
-           cmocka_unit_test(bits_do_not_depend_on_the_order_of_threads_and_copies),
-           cmocka_unit_test(a_gate_is_part_of_its_product),
-           cmocka_unit_test(norms_store_what_products_take),
-           cmocka_unit_test(other_bits_are_found_at_start_up))
+int main(void) { return cuda_tests_run(); }

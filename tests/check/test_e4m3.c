@@ -134,9 +134,8 @@ static void each_sum(const struct made *m, const float *x, uint32_t n, const flo
     }
 }
 
-static void products_are_sums_of_blocks(void **state)
+TEST(products_are_sums_of_blocks)
 {
-    (void)state;
     for (int round = 0; round < 60; round++) {
         static const uint64_t features[] = {~0ull, CPU_AVX2, 0, ~(uint64_t)CPU_AMX_BF16};
         struct device *d = device(1 + (int)rng_below(&rng, 3), features[round % 4]);
@@ -166,9 +165,8 @@ static void products_are_sums_of_blocks(void **state)
     }
 }
 
-static void a_number_that_is_none_spoils_its_row_alone(void **state)
+TEST(a_number_that_is_none_spoils_its_row_alone)
 {
-    (void)state;
     struct device *d = device(2, ~0ull);
     struct made m;
     make(&m, 1, 300);
@@ -188,11 +186,10 @@ static void a_number_that_is_none_spoils_its_row_alone(void **state)
 #if defined(__x86_64__)
 /* Kernels in vectors make no subnormal fp32 number of a subnormal code: on Intel's CPUs each costs
  * a microcode assist. The bit of MXCSR says whether there was one as an operand. */
-static void subnormal_codes_need_no_assist(void **state)
+TEST(subnormal_codes_need_no_assist)
 {
     enum { COLS = 256, DENORMAL = 2, FLAGS = 63 };
     static const uint64_t features[] = {CPU_AVX512 | CPU_AVX2, CPU_AVX2};
-    (void)state;
     struct made m;
     make(&m, 1, COLS);
     for (uint32_t i = 0; i < m.rows * COLS; i++)
@@ -219,9 +216,8 @@ static void subnormal_codes_need_no_assist(void **state)
 }
 #endif
 
-static void blocks_that_are_taken(void **state)
+TEST(blocks_that_are_taken)
 {
-    (void)state;
     struct format f = formats[FORMAT_FP8];
     for (uint32_t block = 0; block < 5000; block++) {
         f.block = block;
@@ -234,13 +230,5 @@ static void blocks_that_are_taken(void **state)
 int main(void)
 {
     rng = rng_new();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_sums_of_blocks),
-        cmocka_unit_test(a_number_that_is_none_spoils_its_row_alone),
-        cmocka_unit_test(blocks_that_are_taken),
-#if defined(__x86_64__)
-        cmocka_unit_test(subnormal_codes_need_no_assist),
-#endif
-    };
-    return cmocka_run_group_tests_name("e4m3", tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

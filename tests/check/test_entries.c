@@ -156,10 +156,9 @@ static void check_row(const struct layer_case *c, uint32_t t, uint32_t h, const 
             fail_msg("token %u, head %u: [%u] = %g, not %g", t, h, i, got[i], sum[i] / all);
 }
 
-static void agrees_with_double_precision(void **state)
+TEST(agrees_with_double_precision)
 {
     static const uint32_t every[] = {1, 2, 4, 10, 32, 50};
-    (void)state;
     for (size_t i = 0; i < sizeof(every) / sizeof(*every); i++)
         for (int chosen = 0; chosen < 2; chosen++) {
             struct layer_case c;
@@ -175,9 +174,8 @@ static void agrees_with_double_precision(void **state)
 
 /* ---------------------------------------------------------------- bits */
 
-static void the_same_bits_however_it_is_computed(void **state)
+TEST(the_same_bits_however_it_is_computed)
 {
-    (void)state;
     for (int type = 0; type < KV_N; type++) {
         struct layer_case c;
         case_make(&c, type % 2 ? 10 : 4, type % 3, (enum kv_dtype)type);
@@ -200,12 +198,11 @@ static void the_same_bits_however_it_is_computed(void **state)
 }
 
 /* Blocks that were copied, and swapped out and in again. */
-static void entries_move_with_their_blocks(void **state)
+TEST(entries_move_with_their_blocks)
 {
     struct err e = ERR_INIT;
     struct layer_case c;
     uint32_t moved[N_BLOCKS], slots[N_BLOCKS];
-    (void)state;
     case_make(&c, 10, false, KV_BF16);
     struct device *d = device(2, ~0ull);
     struct kv_cache *kv = cache_of(d, &c);
@@ -240,7 +237,7 @@ static void entries_move_with_their_blocks(void **state)
 
 /* ---------------------------------------------------------------- rotations */
 
-static void rotations_are_undone(void **state)
+TEST(rotations_are_undone)
 {
     enum { ROWS = 9 };
     struct err e = ERR_INIT;
@@ -251,7 +248,6 @@ static void rotations_are_undone(void **state)
         .n_tokens = ROWS, .n_spans = 1, .pos = zero, .slots = zero, .spans = &span};
     float *x = rng_floats(&rng, ROWS * HEADS * DIM), rope[ROWS * ROT];
     float y[ROWS * HEADS * DIM];
-    (void)state;
     for (uint32_t i = 0; i < ROWS * ROT; i++) {
         const double angle = (double)(i / ROT) * pow(10, -(double)(i % (ROT / 2)) / ROT);
         rope[i] = (float)(i % ROT < ROT / 2 ? cos(angle) : sin(angle));
@@ -290,11 +286,5 @@ static void rotations_are_undone(void **state)
 int main(void)
 {
     rng = rng_new();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_double_precision),
-        cmocka_unit_test(the_same_bits_however_it_is_computed),
-        cmocka_unit_test(entries_move_with_their_blocks),
-        cmocka_unit_test(rotations_are_undone),
-    };
-    return cmocka_run_group_tests_name("entries", tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -56,9 +56,8 @@ static double exact(const float *x, uint32_t rows, uint32_t n, uint32_t t, uint3
     return sum;
 }
 
-static void agrees_with_double_precision(void **state)
+TEST(agrees_with_double_precision)
 {
-    (void)state;
     static const uint32_t sizes[][2] = {{1, 8}, {2, 2}, {3, 7}, {13, 34}, {110, 36}, {2100, 3}};
     struct device *d = device(2, ~0ull);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
@@ -81,9 +80,8 @@ static void agrees_with_double_precision(void **state)
     ops->close(d);
 }
 
-static void texts_and_threads_do_not_matter(void **state)
+TEST(texts_and_threads_do_not_matter)
 {
-    (void)state;
     enum { N = 38, ROWS = 1 + 150 + 7 + 31 };
     static const uint32_t lengths[] = {1, 150, 7, 31};
     static const uint64_t features[] = {0, 1, ~0ull};
@@ -108,9 +106,5 @@ static void texts_and_threads_do_not_matter(void **state)
 int main(void)
 {
     rng = rng_new();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_double_precision),
-        cmocka_unit_test(texts_and_threads_do_not_matter),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

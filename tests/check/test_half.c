@@ -5,14 +5,11 @@
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/numbers.h"
 #include "tests/check/random.h"
+#include "tests/unit/test.h"
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-// cmocka needs these above
-#include <cmocka.h>
 
 static struct rng rng;
 static const struct backend_ops *const ops = &backend_cpu;
@@ -73,21 +70,12 @@ static void same_bits_everywhere(enum form form)
     free(w), free(x), free(b), free(want), free(got);
 }
 
-static void a_row_has_the_same_bits_everywhere(void **state)
-{
-    (void)state;
-    same_bits_everywhere(IN_PAIRS);
-}
+TEST(a_row_has_the_same_bits_everywhere) { same_bits_everywhere(IN_PAIRS); }
 
-static void a_row_has_the_same_bits_in_float16(void **state)
-{
-    (void)state;
-    same_bits_everywhere(IN_F16);
-}
+TEST(a_row_has_the_same_bits_in_float16) { same_bits_everywhere(IN_F16); }
 
-static void a_row_has_the_same_bits_in_squares(void **state)
+TEST(a_row_has_the_same_bits_in_squares)
 {
-    (void)state;
     same_bits_everywhere(IN_SQUARES);
     same_bits_everywhere(IN_PARTS);
 }
@@ -150,18 +138,16 @@ static void long_rows_have_the_same_bits(enum form form)
     free(w), free(x);
 }
 
-static void long_rows_have_the_same_bits_in_squares(void **state)
+TEST(long_rows_have_the_same_bits_in_squares)
 {
-    (void)state;
     long_rows_have_the_same_bits(IN_SQUARES);
     long_rows_have_the_same_bits(IN_PARTS);
 }
 
 /* Large and small numbers that would leave the range of float16: rows are scaled by powers of two,
  * so that the bits are those of rows that stay within it. */
-static void float16_does_not_overflow(void **state)
+TEST(float16_does_not_overflow)
 {
-    (void)state;
     enum { N = 33, K = 700, ROWS = 14 };
     float *w = rng_floats(&rng, N * K), *x = rng_floats(&rng, ROWS * K);
     float want[N * ROWS], got[N * ROWS];
@@ -187,9 +173,8 @@ static void float16_does_not_overflow(void **state)
 }
 
 /* The same bits as tiles, whatever a CPU is fast at. */
-static void eight_bits_have_the_same_bits_in_squares(void **state)
+TEST(eight_bits_have_the_same_bits_in_squares)
 {
-    (void)state;
     enum { N = 77, ROWS = 70 };
     static const uint32_t ks[] = {4, 63, 64, 200, 1021, 8192 + 70};
     struct err e = ERR_INIT;
@@ -238,9 +223,8 @@ static void errors_are_small(enum form form)
 
 /* Three parts of x are x: only sums are rounded, in chains of 16 and then once for a part of a
  * step. That is a smaller bound than that of one chain over all columns. */
-static void parts_are_as_exact_as_fp32(void **state)
+TEST(parts_are_as_exact_as_fp32)
 {
-    (void)state;
     static const uint32_t ks[] = {1, 63, 64, 576, 2048, 8191};
     for (size_t i = 0; i < sizeof(ks) / sizeof(*ks); i++) {
         const double steps = ceil(ks[i] / 32.0);
@@ -257,9 +241,8 @@ static void parts_are_as_exact_as_fp32(void **state)
 }
 
 /* Rows that are not finite take no other with them, and huge numbers are split without overflow. */
-static void parts_of_extreme_rows(void **state)
+TEST(parts_of_extreme_rows)
 {
-    (void)state;
     enum { N = 16, K = 64, ROWS = 4 };
     float w[N * K], x[ROWS * K] = {0}, y[N * ROWS];
     for (uint32_t i = 0; i < N * K; i++)
@@ -277,17 +260,15 @@ static void parts_of_extreme_rows(void **state)
     ops->close(d);
 }
 
-static void errors_are_as_small_as_documented(void **state)
+TEST(errors_are_as_small_as_documented)
 {
-    (void)state;
     errors_are_small(IN_PAIRS);
     errors_are_small(IN_SQUARES);
     errors_are_small(IN_F16);
 }
 
-static void exact_arithmetic_is_the_default(void **state)
+TEST(exact_arithmetic_is_the_default)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct device *d = ops->open(&(struct device_options){.threads = 1, .features = ~0ull}, &e);
     assert_non_null(d);
@@ -301,9 +282,8 @@ static void exact_arithmetic_is_the_default(void **state)
 }
 
 /* What changes bits depends on the CPU and on what was asked for. */
-static void the_choice_is_not_measured(void **state)
+TEST(the_choice_is_not_measured)
 {
-    (void)state;
     struct err e = ERR_INIT;
     const unsigned here = cpu_detect();
     for (unsigned lacks = 0; lacks <= (CPU_AVX512_BF16 | CPU_AVX512_FP16 | CPU_AMX_BF16);
@@ -332,9 +312,8 @@ static void the_choice_is_not_measured(void **state)
 }
 
 /* Only matrices of bfloat16 are multiplied so. */
-static void other_weights_stay_exact(void **state)
+TEST(other_weights_stay_exact)
 {
-    (void)state;
     struct device *d = half_device(1, ~0ull, IN_PAIRS);
     struct err e = ERR_INIT;
     float one[4] = {1, 2, 3, 4};
@@ -351,20 +330,6 @@ static void other_weights_stay_exact(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_arithmetic_is_the_default),
-        cmocka_unit_test(the_choice_is_not_measured),
-        cmocka_unit_test(other_weights_stay_exact),
-        cmocka_unit_test(a_row_has_the_same_bits_everywhere),
-        cmocka_unit_test(a_row_has_the_same_bits_in_squares),
-        cmocka_unit_test(a_row_has_the_same_bits_in_float16),
-        cmocka_unit_test(long_rows_have_the_same_bits_in_squares),
-        cmocka_unit_test(eight_bits_have_the_same_bits_in_squares),
-        cmocka_unit_test(float16_does_not_overflow),
-        cmocka_unit_test(errors_are_as_small_as_documented),
-        cmocka_unit_test(parts_are_as_exact_as_fp32),
-        cmocka_unit_test(parts_of_extreme_rows),
-    };
     rng = rng_new();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

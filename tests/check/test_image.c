@@ -152,9 +152,8 @@ static void product(struct device *d, const struct weight *w, const float *x, fl
     assert_int_equal(ops->step_end(d, &e), 0);
 }
 
-static void test_a_copy_has_the_same_bits(void **state)
+TEST(test_a_copy_has_the_same_bits)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct device *d = device(2, ~0ull);
     struct rng rng = rng_new();
@@ -184,9 +183,8 @@ static void test_a_copy_has_the_same_bits(void **state)
 }
 
 /* A head that is wrong in one byte gives an error, or numbers; never a read outside the pieces. */
-static void test_damaged_heads(void **state)
+TEST(test_damaged_heads)
 {
-    (void)state;
     struct device *d = device(1, ~0ull);
     struct rng rng = rng_new();
     float *x = rng_floats(&rng, (size_t)X_ROWS * COLS), y[X_ROWS * ROWS];
@@ -248,9 +246,8 @@ static void check_sizes_and_columns(struct device *d, struct weight *w, uint32_t
     free_pieces(&im);
 }
 
-static void test_other_sizes_and_columns(void **state)
+TEST(test_other_sizes_and_columns)
 {
-    (void)state;
     struct device *d = device(1, ~0ull);
     struct made s;
     struct weight *w;
@@ -289,9 +286,8 @@ static uint64_t sum_of_all(uint64_t features, char *layout, size_t max)
     return sum;
 }
 
-static void test_sums_of_the_layout(void **state)
+TEST(test_sums_of_the_layout)
 {
-    (void)state;
     static const uint64_t features[] = {~0ull, 0, 1};
     for (int i = 0; i < 3; i++) {
         char layout[64];
@@ -302,13 +298,4 @@ static void test_sums_of_the_layout(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_copy_has_the_same_bits),
-        cmocka_unit_test(test_damaged_heads),
-        cmocka_unit_test(test_other_sizes_and_columns),
-        cmocka_unit_test(test_sums_of_the_layout),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -7,11 +7,8 @@
 #include "tests/check/kernels_kv.h"
 #include "tests/check/kernels_rig.h"
 #include "tests/check/kernels_squares.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "tests/unit/test.h"
 #include <string.h>
-// cmocka needs these above
-#include <cmocka.h>
 
 static const uint32_t model_shapes[] = {128, 576, 896, 1536, 2047, 2048, 4096};
 
@@ -534,9 +531,8 @@ static bool check_recur(void (*fn)(void), uint32_t n)
 
 /* ---------------------------------------------------------------- all of them */
 
-static void every_variant_gives_the_bits_of_the_reference(void **state)
+TEST(every_variant_gives_the_bits_of_the_reference)
 {
-    (void)state;
     const unsigned have = cpu_detect();
     const bool quick = getenv("QUICK"); /* NOLINT(concurrency-mt-unsafe): it is never written */
     for (const struct kernel_row *r = kernel_rows; r->op; r++) {
@@ -564,9 +560,6 @@ static void every_variant_gives_the_bits_of_the_reference(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_variant_gives_the_bits_of_the_reference),
-    };
     rng = rng_new();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -188,10 +188,9 @@ static void want_row(const struct layer_case *c, uint32_t t, uint32_t h, double 
     }
 }
 
-static void agrees_with_double_precision(void **state)
+TEST(agrees_with_double_precision)
 {
     struct layer_case c;
-    (void)state;
     case_make(&c, KV_F32);
     float *got = run(&c, 2, ~0ull, TOKENS);
     for (uint32_t t = 0; t < TOKENS; t += 37)
@@ -209,7 +208,7 @@ static void agrees_with_double_precision(void **state)
 }
 
 /* Matrix units add in an order of their own: all other instruction sets agree. */
-static void the_same_bits_however_it_is_computed(void **state)
+TEST(the_same_bits_however_it_is_computed)
 {
     static const uint64_t vectors = ~(uint64_t)CPU_AMX_BF16;
     static const struct {
@@ -220,7 +219,6 @@ static void the_same_bits_however_it_is_computed(void **state)
                  {vectors, CPU_AVX2, 1, TOKENS},
                  {vectors, 0, 1, 41},
                  {~0ull, ~0ull, 3, 41}};
-    (void)state;
     for (enum kv_dtype t = 0; t < KV_N; t++) {
         struct layer_case c;
         case_make(&c, t);
@@ -235,9 +233,8 @@ static void the_same_bits_however_it_is_computed(void **state)
 }
 
 /* A block leaves for the host and returns elsewhere; another is copied: both read the same. */
-static void blocks_move_with_all_layers(void **state)
+TEST(blocks_move_with_all_layers)
 {
-    (void)state;
     for (enum kv_dtype t = 0; t < KV_N; t++) {
         struct err e = ERR_INIT;
         struct device *d = device(2, ~0ull);
@@ -266,10 +263,5 @@ static void blocks_move_with_all_layers(void **state)
 int main(void)
 {
     rng = rng_new();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_double_precision),
-        cmocka_unit_test(the_same_bits_however_it_is_computed),
-        cmocka_unit_test(blocks_move_with_all_layers),
-    };
-    return cmocka_run_group_tests_name("latent", tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -147,18 +147,16 @@ static void one_batch(uint32_t x_width, uint32_t y_width, uint32_t max_rank, uin
     rig_free(g);
 }
 
-static void updates_are_right_and_independent_of_the_batch(void **state)
+TEST(updates_are_right_and_independent_of_the_batch)
 {
-    (void)state;
     for (int i = 0; i < 40; i++)
         one_batch(1 + rng_below(&rng, 200), 3 + rng_below(&rng, 200), 1 + rng_below(&rng, 9), 5);
     one_batch(576, 3000, 16, 40);
     one_batch(70001, 96, 3, 2); /* rows longer than a thread's scratch */
 }
 
-static void no_adapter_changes_nothing(void **state)
+TEST(no_adapter_changes_nothing)
 {
-    (void)state;
     struct rig *g = rig_new(32, 48, 4);
     struct device *d = device(1, ~(uint64_t)0);
     const struct span spans[] = {{.n = 3}, {.first = 3, .n = 1}};
@@ -174,9 +172,5 @@ static void no_adapter_changes_nothing(void **state)
 int main(void)
 {
     rng = rng_new();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(updates_are_right_and_independent_of_the_batch),
-        cmocka_unit_test(no_adapter_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

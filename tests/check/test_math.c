@@ -15,9 +15,8 @@ static double ulps(float f, double exact)
     return fabs(f - exact) / step;
 }
 
-static void functions_are_as_exact_as_they_say(void **state)
+TEST(functions_are_as_exact_as_they_say)
 {
-    (void)state;
     double worst_exp = 0, worst_neg = 0, worst_tanh = 0, worst_erf = 0, worst_plus = 0;
     for (int i = 0; i < 400000; i++) {
         float e = rng_unit(&rng) * 87.0f,
@@ -38,9 +37,8 @@ static void functions_are_as_exact_as_they_say(void **state)
     assert_true(worst_exp <= 1.2 && worst_tanh <= 1.5 && worst_erf <= 1.5);
 }
 
-static void functions_keep_their_edges(void **state)
+TEST(functions_keep_their_edges)
 {
-    (void)state;
     assert_true(math_exp_neg(0) == 1 && math_exp_neg(-INFINITY) == 0 && isnan(math_exp_neg(NAN)));
     assert_true(math_exp_neg(-87) > 0 && math_exp_neg(-87.01f) == 0 && math_exp_neg(-1e30f) == 0);
     assert_true(math_exp(0) == 1 && math_exp(INFINITY) == INFINITY && math_exp(100) == INFINITY);
@@ -55,9 +53,8 @@ static void functions_keep_their_edges(void **state)
     assert_true(isnan(math_act(NAN, ACT_RELU)) && isnan(math_act(NAN, ACT_SILU)));
 }
 
-static void storage_formats_round_trip(void **state)
+TEST(storage_formats_round_trip)
 {
-    (void)state;
     for (uint32_t h = 0; h < 0x10000; h++) {
         uint16_t u = (uint16_t)h;
         float f16 = f32_of_f16(u), bf16 = f32_of_bf16(u);
@@ -79,11 +76,6 @@ static void storage_formats_round_trip(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(storage_formats_round_trip),
-        cmocka_unit_test(functions_keep_their_edges),
-        cmocka_unit_test(functions_are_as_exact_as_they_say),
-    };
     rng = rng_new();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

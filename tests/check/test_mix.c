@@ -165,9 +165,8 @@ static void check_write(struct device *d, struct rig *r)
 }
 
 /* Streams that stay apart, streams that are exchanged, and the head's sum. */
-static void sublayers_read_and_write_streams(void **state)
+TEST(sublayers_read_and_write_streams)
 {
-    (void)state;
     struct device *d = device(2, ~0ull);
     for (uint32_t streams = 1; streams <= MOST; streams++)
         for (int w = 0; w < N_WIDTHS; w++)
@@ -183,9 +182,8 @@ static void sublayers_read_and_write_streams(void **state)
 }
 
 /* Rows and columns of the exchange sum to 1, so nothing grows from layer to layer. */
-static void exchanges_are_doubly_stochastic(void **state)
+TEST(exchanges_are_doubly_stochastic)
 {
-    (void)state;
     struct device *d = device(1, ~0ull);
     struct rig r = rig_new(4, 20, false, 64);
     r.p.floor = 1e-6f;
@@ -200,9 +198,8 @@ static void exchanges_are_doubly_stochastic(void **state)
     ops->close(d);
 }
 
-static void streams_begin_alike_and_end_as_their_mean(void **state)
+TEST(streams_begin_alike_and_end_as_their_mean)
 {
-    (void)state;
     struct device *d = device(2, ~0ull);
     struct rig r = rig_new(5, 0, false, 129);
     float *x = copy_of(r.x, (size_t)ROWS * 129);
@@ -219,10 +216,9 @@ static void streams_begin_alike_and_end_as_their_mean(void **state)
 }
 
 /* The factors of the result alone, as rows of their own. */
-static void results_are_added_by_their_factors(void **state)
+TEST(results_are_added_by_their_factors)
 {
     enum { STREAMS = 3, WIDE = 129 };
-    (void)state;
     struct device *d = device(2, ~0ull);
     struct rig r = rig_new(STREAMS, 0, false, WIDE);
     float *was = copy_of(r.streams, (size_t)ROWS * STREAMS * WIDE);
@@ -237,9 +233,8 @@ static void results_are_added_by_their_factors(void **state)
     ops->close(d);
 }
 
-static void all_instruction_sets_give_the_same_bits(void **state)
+TEST(all_instruction_sets_give_the_same_bits)
 {
-    (void)state;
     struct device *a = device(1, 0), *b = device(2, ~0ull);
     for (int w = 0; w < N_WIDTHS; w++) {
         struct rig r = rig_new(4, 20, false, widths[w]), s = r;
@@ -260,13 +255,6 @@ static void all_instruction_sets_give_the_same_bits(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sublayers_read_and_write_streams),
-        cmocka_unit_test(exchanges_are_doubly_stochastic),
-        cmocka_unit_test(streams_begin_alike_and_end_as_their_mean),
-        cmocka_unit_test(results_are_added_by_their_factors),
-        cmocka_unit_test(all_instruction_sets_give_the_same_bits),
-    };
     rng = rng_new();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

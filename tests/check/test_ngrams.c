@@ -67,11 +67,10 @@ static void check_conv(const struct text *x, const struct embedded *got)
         }
 }
 
-static void they_are_those_of_the_words(void **state)
+TEST(they_are_those_of_the_words)
 {
     static struct embedded whole, parts;
     struct text x;
-    (void)state;
     text_make(&x, &rng);
     run(&x, TOKENS, ~0ull, &whole);
     check_rows(&x, &whole);
@@ -83,10 +82,9 @@ static void they_are_those_of_the_words(void **state)
     text_free(&x);
 }
 
-static void roots_keep_signs(void **state)
+TEST(roots_keep_signs)
 {
     enum { N = 5, LONG = 77 };
-    (void)state;
     struct device *d = device(1, ~0ull);
     float *a = rng_floats(&rng, (size_t)N * LONG), *b = rng_floats(&rng, (size_t)N * LONG), y[N];
     memset(b, 0, LONG * sizeof(*b));
@@ -110,9 +108,5 @@ static void roots_keep_signs(void **state)
 int main(void)
 {
     rng = rng_new();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(they_are_those_of_the_words),
-        cmocka_unit_test(roots_keep_signs),
-    };
-    return cmocka_run_group_tests_name("n-grams", tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -55,18 +55,16 @@ static void check(enum dtype t, uint32_t rows, uint32_t cols, uint32_t second, u
     free(memory);
 }
 
-static void test_sizes(void **state)
+TEST(test_sizes)
 {
-    (void)state;
     for (enum dtype t = DT_F32; t < DT_N; t++)
         for (uint32_t rows = 1; rows < 70; rows += rows < 20 ? 1 : 7)
             for (uint32_t cols = 1; cols < 40; cols += cols < 12 ? 1 : 5)
                 check(t, rows, cols, 0, 0, 0);
 }
 
-static void test_stacked_strided_unaligned(void **state)
+TEST(test_stacked_strided_unaligned)
 {
-    (void)state;
     for (enum dtype t = DT_F32; t < DT_N; t++)
         for (uint32_t second = 0; second < 40; second += 5)
             for (uint32_t skip = 0; skip < 4; skip++)
@@ -76,11 +74,4 @@ static void test_stacked_strided_unaligned(void **state)
                 }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_stacked_strided_unaligned),
-    };
-    return cmocka_run_group_tests(tests, start, stop);
-}
+int main(void) { return tests_run(start, stop); }

@@ -80,9 +80,8 @@ static void check_linear(struct device *d, uint32_t rows, uint32_t n, uint32_t k
     free(w), free(x), free(bias), free(y), free(xr), free(wr);
 }
 
-static void products_agree_with_double_precision(void **state)
+TEST(products_agree_with_double_precision)
 {
-    (void)state;
     struct device *d = device(2, ~0ull);
     static const uint32_t rows[] = {1, 2, 3, 7, 8, 16, 33};
     for (enum quant q = QUANT_INT8; q < QUANT_N; q++) {
@@ -96,9 +95,8 @@ static void products_agree_with_double_precision(void **state)
 }
 
 /* The greatest numbers there are in the longest row there is: exact sums hold them. */
-static void sums_of_the_longest_rows_do_not_overflow(void **state)
+TEST(sums_of_the_longest_rows_do_not_overflow)
 {
-    (void)state;
     enum { K = QUANT_MAX_COLS };
     float *w = malloc(2 * K * sizeof(*w)), *x = malloc(2 * K * sizeof(*x)), y[4];
     for (int k = 0; k < K; k++)
@@ -123,9 +121,8 @@ static void sums_of_the_longest_rows_do_not_overflow(void **state)
 
 /* The same product on differently built devices and with rows taken in other groups. Weights of 8
  * bits with exact activations have an order of their own on matrix units. */
-static void products_are_bitwise_the_same_everywhere(void **state)
+TEST(products_are_bitwise_the_same_everywhere)
 {
-    (void)state;
     static const uint32_t rows[] = {1, 2, 3, 5, 7, 8, 12, 13, 16, 33, 100};
     static const uint64_t features[] = {0, 1, 3, 5, 7, ~0ull};
     enum { N = 150, K = 1010, ROWS = 100 }; /* 32 groups of 4 bits: matrix units, too */
@@ -156,9 +153,8 @@ static void products_are_bitwise_the_same_everywhere(void **state)
 }
 
 /* The same numbers in every type, contiguous and transposed, whole and in parts. */
-static void the_source_may_be_stacked_strided_and_of_any_type(void **state)
+TEST(the_source_may_be_stacked_strided_and_of_any_type)
 {
-    (void)state;
     enum { N = 41, K = 77, CUT = 19 };
     static float w[N * K], x[3 * K], want[3 * N], got[3 * N];
     static uint16_t h[2][N * K], transposed[N * K];
@@ -191,9 +187,8 @@ static void the_source_may_be_stacked_strided_and_of_any_type(void **state)
 }
 
 /* Quantised experts, beside the same in fp32; and a row among others is the row alone. */
-static void experts_may_be_quantised(void **state)
+TEST(experts_may_be_quantised)
 {
-    (void)state;
     enum { EXPERTS = 5, HIDDEN = 70, FFN = 50, ROWS = 40 };
     struct device *d = device(2, ~0ull);
     struct weight *up[QUANT_N][EXPERTS], *down[QUANT_N][EXPERTS];
@@ -233,9 +228,8 @@ static void experts_may_be_quantised(void **state)
 }
 
 /* A row of zeros is zero; what is not finite spoils its own row or token and no other. */
-static void odd_numbers_stay_where_they_are(void **state)
+TEST(odd_numbers_stay_where_they_are)
 {
-    (void)state;
     enum { N = 20, K = 100, ROWS = 15 };
     float *w = rng_floats(&rng, N * K), *x = rng_floats(&rng, ROWS * K), y[N * ROWS];
     memset(w + 3 * K, 0, K * sizeof(*w)), memset(x + 5 * K, 0, K * sizeof(*x));
@@ -259,9 +253,8 @@ static void odd_numbers_stay_where_they_are(void **state)
 }
 
 /* The rounding error of normally distributed weights, relative to their root mean square. */
-static void rounded_weights_are_near(void **state)
+TEST(rounded_weights_are_near)
 {
-    (void)state;
     static const double bound[QUANT_N] = {0, 0.01, 0.01, 0.1, 0.03};
     enum { N = 64, K = 2048 };
     float *w = malloc(N * K * sizeof(*w));
@@ -288,9 +281,8 @@ static void rounded_weights_are_near(void **state)
 
 /* Codes of 4 bits that come with scales stay what they are, also where none is -8, which the
  * quantiser would look for; a scale that is not finite spoils its own group. */
-static void codes_with_scales_are_kept(void **state)
+TEST(codes_with_scales_are_kept)
 {
-    (void)state;
     enum { N = 21, K = 70, GROUPS = 3, BAD = 4 };
     static float w[N * K], want[N * K];
     static uint16_t scales[N * GROUPS];
@@ -325,9 +317,8 @@ static void codes_with_scales_are_kept(void **state)
 }
 
 /* Half precision holds scales of codes; a factor of the row brings them there. */
-static void rows_of_4_bits_may_have_any_magnitude(void **state)
+TEST(rows_of_4_bits_may_have_any_magnitude)
 {
-    (void)state;
     enum { N = 21, K = 300 };
     static const int powers[N] = {0, 1, -1, 15, -15, 40, -40, 55, -45};
     float *w = rng_floats(&rng, (size_t)N * K), *x = rng_floats(&rng, K), want[N], got[N];
@@ -352,9 +343,8 @@ static void rows_of_4_bits_may_have_any_magnitude(void **state)
 
 /* Every number of e4m3 by its definition; what lies between two goes to the nearer, ties to even.
  */
-static void e4m3_is_exact_and_rounds_to_nearest_even(void **state)
+TEST(e4m3_is_exact_and_rounds_to_nearest_even)
 {
-    (void)state;
     assert_true(isnan(f32_of_e4m3(0x7f)) && isnan(f32_of_e4m3(0xff)));
     for (int b = 0; b < 0x7f; b++) {
         int exponent = b >> 3, mantissa = b & 7;
@@ -379,18 +369,6 @@ static void e4m3_is_exact_and_rounds_to_nearest_even(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_agree_with_double_precision),
-        cmocka_unit_test(sums_of_the_longest_rows_do_not_overflow),
-        cmocka_unit_test(products_are_bitwise_the_same_everywhere),
-        cmocka_unit_test(the_source_may_be_stacked_strided_and_of_any_type),
-        cmocka_unit_test(experts_may_be_quantised),
-        cmocka_unit_test(odd_numbers_stay_where_they_are),
-        cmocka_unit_test(rounded_weights_are_near),
-        cmocka_unit_test(codes_with_scales_are_kept),
-        cmocka_unit_test(rows_of_4_bits_may_have_any_magnitude),
-        cmocka_unit_test(e4m3_is_exact_and_rounds_to_nearest_even),
-    };
     rng = rng_new();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -57,10 +57,9 @@ static void same_rows(const uint8_t *a, size_t a_bytes, const uint8_t *b, size_t
                      window->width, window->height, y);
 }
 
-static void windows_pieces_and_kernels_change_nothing(void **state)
+TEST(windows_pieces_and_kernels_change_nothing)
 {
     const unsigned has = resample_features();
-    (void)state;
     for (int round = 0; round < 400; round++) {
         const uint32_t from_w = random_side(), from_h = random_side();
         const uint32_t w = rng_below(&rng, 6) ? random_side() : from_w;
@@ -89,9 +88,8 @@ static void windows_pieces_and_kernels_change_nothing(void **state)
 }
 
 /* One axis of a small case, summed in doubles: what the integers round. */
-static void sums_are_near_those_of_doubles(void **state)
+TEST(sums_are_near_those_of_doubles)
 {
-    (void)state;
     for (int round = 0; round < 100; round++) {
         const uint32_t from = 1 + rng_below(&rng, 90), to = 1 + rng_below(&rng, 90);
         uint8_t *pixels = random_pixels(from, 1);
@@ -115,13 +113,12 @@ static void sums_are_near_those_of_doubles(void **state)
     }
 }
 
-static void numbers_are_the_same_everywhere(void **state)
+TEST(numbers_are_the_same_everywhere)
 {
     struct byte_numbers b = {.rescale = 0.00392156862745098,
                              .mean = {0.48145466f, 0.4578275f, 0.40821073f},
                              .std = {0.26862954f, 0.26130258f, 0.27577711f}};
     enum { MOST = 70, ROOM = 3 * 2 * MOST };
-    (void)state;
     for (int c = 0; c < 3; c++)
         for (int i = 0; i < 256; i++)
             b.value[c][i] = ((float)(i * b.rescale) - b.mean[c]) / b.std[c];
@@ -144,13 +141,12 @@ static void numbers_are_the_same_everywhere(void **state)
 }
 
 /* All 256 bytes of each channel, by the kernel that computes. */
-static void computed_numbers_are_the_tables(void **state)
+TEST(computed_numbers_are_the_tables)
 {
     static const double rescales[] = {1.0 / 255, 0.00392156862745098, 1.0, 1.0 / 127.5};
     struct resample_kernels k;
     uint8_t pixels[256 * 3];
     float got[256 * 3];
-    (void)state;
     resample_kernels_init(&k, resample_features());
     for (int i = 0; i < 256 * 3; i++)
         pixels[i] = (uint8_t)(i / 3);
@@ -169,10 +165,6 @@ static void computed_numbers_are_the_tables(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(windows_pieces_and_kernels_change_nothing),
-                                       cmocka_unit_test(sums_are_near_those_of_doubles),
-                                       cmocka_unit_test(numbers_are_the_same_everywhere),
-                                       cmocka_unit_test(computed_numbers_are_the_tables)};
     rng = rng_new();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -72,10 +72,9 @@ static void check_sum(const struct layer_case *c, uint32_t token, uint32_t head,
             fail_msg("token %u, head %u: [%u] = %g, not %g", token, head, k, got[k], sum[k] / all);
 }
 
-static void agrees_with_double_precision(void **state)
+TEST(agrees_with_double_precision)
 {
     struct layer_case c;
-    (void)state;
     case_make(&c, &kind, KV_F32);
     struct result r = run(&c, 2, ~0ull, TOKENS);
     for (uint32_t t = 0; t < TOKENS; t += t < TOP - 1 ? 23 : t < TOP + 2 ? 1 : 17) {
@@ -90,10 +89,9 @@ static void agrees_with_double_precision(void **state)
 }
 
 /* Scores of small integers are exact, and many are equal: the first of these are selected. */
-static void equal_scores_go_to_lower_positions(void **state)
+TEST(equal_scores_go_to_lower_positions)
 {
     struct layer_case c;
-    (void)state;
     case_make(&c, &kind, KV_F32);
     c.turns = false;
     for (size_t i = 0; i < (size_t)TOKENS * INDEX_HEADS * INDEX; i++)
@@ -122,26 +120,12 @@ static void equal_scores_go_to_lower_positions(void **state)
     case_free(&c);
 }
 
-static void the_same_bits_however_it_is_computed(void **state)
-{
-    (void)state;
-    check_same_bits(&kind);
-}
+TEST(the_same_bits_however_it_is_computed) { check_same_bits(&kind); }
 
-static void up_to_the_limit_it_is_plain_attention(void **state)
-{
-    (void)state;
-    check_plain_attention(&kind, TOKENS, TOP);
-}
+TEST(up_to_the_limit_it_is_plain_attention) { check_plain_attention(&kind, TOKENS, TOP); }
 
 int main(void)
 {
     rng = rng_new();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_double_precision),
-        cmocka_unit_test(equal_scores_go_to_lower_positions),
-        cmocka_unit_test(the_same_bits_however_it_is_computed),
-        cmocka_unit_test(up_to_the_limit_it_is_plain_attention),
-    };
-    return cmocka_run_group_tests_name("select", tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

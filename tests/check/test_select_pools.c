@@ -111,23 +111,20 @@ static void check_numbers(const struct select_kind *of)
     case_free(&c);
 }
 
-static void agrees_with_double_precision(void **state)
+TEST(agrees_with_double_precision)
 {
-    (void)state;
     check_numbers(&kind);
     check_numbers(&grouped);
 }
 
-static void the_same_bits_however_it_is_computed(void **state)
+TEST(the_same_bits_however_it_is_computed)
 {
-    (void)state;
     check_same_bits(&kind);
     check_same_bits(&grouped);
 }
 
-static void up_to_the_limit_it_is_plain_attention(void **state)
+TEST(up_to_the_limit_it_is_plain_attention)
 {
-    (void)state;
     check_plain_attention(&kind, TOKENS / POOL + 2, LIMIT);
     check_plain_attention(&grouped, TOKENS / POOL + 2, LIMIT);
 }
@@ -203,19 +200,17 @@ static void check_pools(uint32_t series, bool gated, bool biased)
     free(k), free(gates), free(bias), free(whole), free(parts);
 }
 
-static void keys_of_pools_are_weighted_sums(void **state)
+TEST(keys_of_pools_are_weighted_sums)
 {
-    (void)state;
     check_pools(1, true, true);
     check_pools(2, true, true);
 }
 
 /* Without biases it is a mean; a bias far below the first one leaves the first key. */
-static void keys_of_pools_may_be_means_or_the_first(void **state)
+TEST(keys_of_pools_may_be_means_or_the_first)
 {
     const uint32_t n = LONG * WIDE;
     float *k = rng_floats(&rng, n), *bias = calloc((size_t)SIZE * WIDE, sizeof(*bias));
-    (void)state;
     check_pools(1, false, false);
     check_pools(1, true, false);
     check_pools(2, false, true);
@@ -231,12 +226,5 @@ static void keys_of_pools_may_be_means_or_the_first(void **state)
 int main(void)
 {
     rng = rng_new();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_double_precision),
-        cmocka_unit_test(the_same_bits_however_it_is_computed),
-        cmocka_unit_test(up_to_the_limit_it_is_plain_attention),
-        cmocka_unit_test(keys_of_pools_are_weighted_sums),
-        cmocka_unit_test(keys_of_pools_may_be_means_or_the_first),
-    };
-    return cmocka_run_group_tests_name("select pools", tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

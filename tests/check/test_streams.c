@@ -56,11 +56,7 @@ static void predict(struct device *d, uint32_t n)
     free(streams), free(was), free(coefs), free(x);
 }
 
-static void streams_are_predicted_from_all(void **state)
-{
-    (void)state;
-    at_widths(0, predict);
-}
+TEST(streams_are_predicted_from_all) { at_widths(0, predict); }
 
 /* Each stream gains its share of the difference; x is the active one. */
 static void correct(struct device *d, uint32_t n)
@@ -82,16 +78,11 @@ static void correct(struct device *d, uint32_t n)
     free(streams), free(was), free(coefs), free(x), free(given);
 }
 
-static void streams_are_corrected_by_the_difference(void **state)
-{
-    (void)state;
-    at_widths(0, correct);
-}
+TEST(streams_are_corrected_by_the_difference) { at_widths(0, correct); }
 
-static void all_streams_but_the_first_gain(void **state)
+TEST(all_streams_but_the_first_gain)
 {
     enum { N = 129, EACH = ROWS * N };
-    (void)state;
     struct device *d = device(2, ~0ull);
     float *streams = rng_floats(&rng, STREAMS * EACH), *was = copy_of(streams, STREAMS * EACH);
     float *x = rng_floats(&rng, EACH);
@@ -129,11 +120,7 @@ static void match(struct device *d, uint32_t n)
     free(x), free(like), free(y), free(sum);
 }
 
-static void rows_get_the_magnitude_of_others(void **state)
-{
-    (void)state;
-    at_widths(0, match);
-}
+TEST(rows_get_the_magnitude_of_others) { at_widths(0, match); }
 
 /* Rows lie further apart than they are wide; what lies between stays. The parts of a row may be on
  * several ranks: their moments are sums. */
@@ -163,16 +150,11 @@ static void cut(struct device *d, uint32_t n)
     free(x), free(was);
 }
 
-static void rows_are_cut_off_by_their_deviation(void **state)
-{
-    (void)state;
-    at_widths(1, cut);
-}
+TEST(rows_are_cut_off_by_their_deviation) { at_widths(1, cut); }
 
-static void rows_stand_side_by_side(void **state)
+TEST(rows_stand_side_by_side)
 {
     struct device *d = device(2, ~0ull);
-    (void)state;
     for (int w = 0; w < N_WIDTHS; w++) {
         const size_t n = widths[w];
         float *a = rng_floats(&rng, ROWS * n), *b = rng_floats(&rng, ROWS * n);
@@ -190,10 +172,9 @@ static void rows_stand_side_by_side(void **state)
 }
 
 /* Also of rows whose numbers would overflow without the largest. */
-static void rows_become_probabilities(void **state)
+TEST(rows_become_probabilities)
 {
     struct device *d = device(2, ~0ull);
-    (void)state;
     for (int w = 0; w < N_WIDTHS; w++) {
         const size_t n = widths[w];
         float *x = rng_floats(&rng, ROWS * n), *was = copy_of(x, ROWS * n);
@@ -215,10 +196,9 @@ static void rows_become_probabilities(void **state)
 }
 
 /* Two sources in one softmax, one of whose scores may be much larger. */
-static void attention_to_two_sources_is_merged(void **state)
+TEST(attention_to_two_sources_is_merged)
 {
     struct device *d = device(2, ~0ull);
-    (void)state;
     for (int w = 0; w < N_WIDTHS; w++) {
         const size_t n = widths[w];
         float *y = rng_floats(&rng, ROWS * n), *was = copy_of(y, ROWS * n);
@@ -243,10 +223,9 @@ static void attention_to_two_sources_is_merged(void **state)
     ops->close(d);
 }
 
-static void rows_are_gated(void **state)
+TEST(rows_are_gated)
 {
     struct device *d = device(2, ~0ull);
-    (void)state;
     for (int w = 0; w < 2 * N_WIDTHS; w++) {
         const size_t n = widths[w / 2];
         float *x = rng_floats(&rng, ROWS * n), *was = copy_of(x, ROWS * n);
@@ -263,11 +242,10 @@ static void rows_are_gated(void **state)
     ops->close(d);
 }
 
-static void heads_are_scaled(void **state)
+TEST(heads_are_scaled)
 {
     enum { HEADS = 3 };
     struct device *d = device(2, ~0ull);
-    (void)state;
     for (int w = 0; w < N_WIDTHS; w++) {
         const size_t n = widths[w], all = (size_t)ROWS * HEADS * n;
         float *x = rng_floats(&rng, all), *was = copy_of(x, all), *by = rng_floats(&rng, ROWS);
@@ -286,18 +264,6 @@ static void heads_are_scaled(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(streams_are_predicted_from_all),
-        cmocka_unit_test(streams_are_corrected_by_the_difference),
-        cmocka_unit_test(all_streams_but_the_first_gain),
-        cmocka_unit_test(rows_get_the_magnitude_of_others),
-        cmocka_unit_test(rows_are_cut_off_by_their_deviation),
-        cmocka_unit_test(rows_stand_side_by_side),
-        cmocka_unit_test(rows_become_probabilities),
-        cmocka_unit_test(attention_to_two_sources_is_merged),
-        cmocka_unit_test(rows_are_gated),
-        cmocka_unit_test(heads_are_scaled),
-    };
     rng = rng_new();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

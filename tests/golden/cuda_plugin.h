@@ -3,14 +3,10 @@
 #ifndef TESTS_GOLDEN_CUDA_PLUGIN_H
 #define TESTS_GOLDEN_CUDA_PLUGIN_H
 #include "model-server/backend/plugin.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "tests/unit/test.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-/* after these */
-#include <cmocka.h>
 
 static inline const char *cuda_plugin_path(void)
 {

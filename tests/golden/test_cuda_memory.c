@@ -83,9 +83,8 @@ static void step(struct rig *r, uint32_t rows, uint32_t n, uint32_t before, floa
     free(ids), free(pos), free(slots), free(blocks);
 }
 
-static void serving_takes_no_more_than_warm_up(void **state)
+TEST(serving_takes_no_more_than_warm_up)
 {
-    (void)state;
     static const uint32_t steps[][3] = {{1, PREFILL, 0}, {ROWS, 1, 450}, {3, 1, LONGEST - 1},
                                         {2, 40, 30},     {5, 4, 300},    {1, 130, 0},
                                         {1, 290, 0},     {8, 17, 5},     {1, 1, LONGEST - 1}};
@@ -117,9 +116,8 @@ static void serving_takes_no_more_than_warm_up(void **state)
     machine->sms = 132;
 }
 
-static void a_device_that_is_too_small_says_who_takes_what(void **state)
+TEST(a_device_that_is_too_small_says_who_takes_what)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct rig r;
     if (!machine)
@@ -145,5 +143,4 @@ static void a_device_that_is_too_small_says_who_takes_what(void **state)
     close_rig(&r);
 }
 
-CUDA_TESTS(cmocka_unit_test(serving_takes_no_more_than_warm_up),
-           cmocka_unit_test(a_device_that_is_too_small_says_who_takes_what))
+int main(void) { return cuda_tests_run(); }

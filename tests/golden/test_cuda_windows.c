@@ -3,9 +3,8 @@
 #include "tests/check/cuda_sides.h"
 #include "tests/golden/windows.h"
 
-static void windows_apart_have_the_bits_of_one_cache(void **state)
+TEST(windows_apart_have_the_bits_of_one_cache)
 {
-    (void)state;
     ops = gpu;
     for (size_t i = 0; i < sizeof(configs) / sizeof(configs[0]); i++) {
         same_bits(configs[i], KV_BF16);
@@ -13,4 +12,4 @@ static void windows_apart_have_the_bits_of_one_cache(void **state)
     }
 }
 
-CUDA_TESTS(cmocka_unit_test(windows_apart_have_the_bits_of_one_cache))
+int main(void) { return cuda_tests_run(); }

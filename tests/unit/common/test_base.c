@@ -9,9 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-static void errors_read_outside_in(void **state)
+TEST(errors_read_outside_in)
 {
-    (void)state;
     struct err e = ERR_INIT;
     errno = ENOENT;
     assert_int_equal(err_sys(&e, "open %s", "m/model.safetensors"), -1);
@@ -22,9 +21,8 @@ static void errors_read_outside_in(void **state)
     assert_string_equal(err_wire(ERR_OVERLOADED), "overloaded");
 }
 
-static void long_errors_are_cut_not_overrun(void **state)
+TEST(long_errors_are_cut_not_overrun)
 {
-    (void)state;
     struct err e = ERR_INIT;
     char big[2000];
     memset(big, 'x', sizeof(big) - 1);
@@ -36,9 +34,8 @@ static void long_errors_are_cut_not_overrun(void **state)
 }
 
 /* What a message quotes comes from a client; a log and a text/plain answer do not. */
-static void errors_are_one_line_of_whole_characters(void **state)
+TEST(errors_are_one_line_of_whole_characters)
 {
-    (void)state;
     struct err e = ERR_INIT;
     err_set(&e, ERR_SYSTEM, "`%.4s`", "a\n\xc3\xa9\xc3\xa9");
     assert_string_equal(e.msg, "`a \xc3\xa9`");
@@ -55,9 +52,8 @@ static void errors_are_one_line_of_whole_characters(void **state)
 
 static void count_reset(void *arg) { ++*(int *)arg; }
 
-static void an_arena_is_bounded_and_runs_its_hooks(void **state)
+TEST(an_arena_is_bounded_and_runs_its_hooks)
 {
-    (void)state;
     struct arena a;
     int resets = 0;
     arena_init(&a, 100000);
@@ -77,9 +73,8 @@ static void an_arena_is_bounded_and_runs_its_hooks(void **state)
     arena_reset(&a);
 }
 
-static void floats_print_as_the_shortest_that_reads_back(void **state)
+TEST(floats_print_as_the_shortest_that_reads_back)
 {
-    (void)state;
     static const struct {
         float v;
         const char *text;
@@ -110,9 +105,8 @@ static void floats_print_as_the_shortest_that_reads_back(void **state)
     buf_free(&b);
 }
 
-static void strings_are_escaped_and_always_valid_json(void **state)
+TEST(strings_are_escaped_and_always_valid_json)
 {
-    (void)state;
     struct buf b = BUF_INIT;
     buf_json_str(&b, "a\"b\\c\n\x01\xff\xe2\x82\xac\xf0\x9f\x98", 14);
     assert_string_equal(
@@ -122,9 +116,8 @@ static void strings_are_escaped_and_always_valid_json(void **state)
 }
 
 /* At every distance from a run of ASCII, which is checked eight bytes at a time. */
-static void utf8_finds_one_bad_byte(void **state)
+TEST(utf8_finds_one_bad_byte)
 {
-    (void)state;
     char s[40];
     for (size_t n = 1; n < sizeof(s); n++)
         for (size_t at = 0; at < n; at++) {
@@ -136,9 +129,8 @@ static void utf8_finds_one_bad_byte(void **state)
         }
 }
 
-static void utf8_knows_the_borders(void **state)
+TEST(utf8_knows_the_borders)
 {
-    (void)state;
     static const struct {
         const char *s;
         size_t n, valid, tail;
@@ -173,9 +165,8 @@ static void utf8_knows_the_borders(void **state)
     }
 }
 
-static void json_refuses_what_cjson_lets_through(void **state)
+TEST(json_refuses_what_cjson_lets_through)
 {
-    (void)state;
     static const struct {
         const char *s;
         size_t n;
@@ -194,9 +185,8 @@ static void json_refuses_what_cjson_lets_through(void **state)
     }
 }
 
-static void json_readers_treat_null_and_wrong_types_as_absent(void **state)
+TEST(json_readers_treat_null_and_wrong_types_as_absent)
 {
-    (void)state;
     struct err e = ERR_INIT;
     const char *s = "{\"a\":null,\"A\":7,\"f\":1.5,\"s\":\"x\",\"t\":true,\"big\":1e300}";
     cJSON *j = json_parse(s, strlen(s), &e);
@@ -211,19 +201,4 @@ static void json_readers_treat_null_and_wrong_types_as_absent(void **state)
     cJSON_Delete(j);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_read_outside_in),
-        cmocka_unit_test(long_errors_are_cut_not_overrun),
-        cmocka_unit_test(errors_are_one_line_of_whole_characters),
-        cmocka_unit_test(an_arena_is_bounded_and_runs_its_hooks),
-        cmocka_unit_test(floats_print_as_the_shortest_that_reads_back),
-        cmocka_unit_test(strings_are_escaped_and_always_valid_json),
-        cmocka_unit_test(utf8_knows_the_borders),
-        cmocka_unit_test(utf8_finds_one_bad_byte),
-        cmocka_unit_test(json_refuses_what_cjson_lets_through),
-        cmocka_unit_test(json_readers_treat_null_and_wrong_types_as_absent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

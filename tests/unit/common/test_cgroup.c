@@ -39,9 +39,8 @@ static const char *groups(const char *text, const char *controller)
     return seen;
 }
 
-static void all_groups_up_to_the_root(void **state)
+TEST(all_groups_up_to_the_root)
 {
-    (void)state;
     assert_string_equal(groups("0::/\n", "cpu"), " v2;");
     assert_string_equal(groups("0::/system.slice/llm.service\n", "cpu"),
                         "/system.slice/llm.service v2;/system.slice v2; v2;");
@@ -57,9 +56,8 @@ static double cores(const char *text)
     return cgroup_cores(&(struct cgroup_place){list, root});
 }
 
-static void the_smallest_quota_counts(void **state)
+TEST(the_smallest_quota_counts)
 {
-    (void)state;
     put("cpu.max", "max 100000\n");
     assert_true(isinf(cores("0::/\n")));
     put("a/cpu.max", "350000 100000\n");
@@ -76,11 +74,10 @@ static void the_smallest_quota_counts(void **state)
     assert_true(isinf(cgroup_cores(&(struct cgroup_place){"/no/such/file", root})));
 }
 
-static void refusals_of_all_groups_count(void **state)
+TEST(refusals_of_all_groups_count)
 {
     double limit;
     const struct cgroup_place at = {list, root};
-    (void)state;
     put("list", "0::/p/q\n");
     assert_int_equal(cgroup_refused(&at, &limit), 0);
     assert_true(isinf(limit));
@@ -100,11 +97,10 @@ static void refusals_of_all_groups_count(void **state)
     assert_true(isinf(limit));
 }
 
-static void kills_of_the_innermost_group_count(void **state)
+TEST(kills_of_the_innermost_group_count)
 {
     double limit;
     const struct cgroup_place at = {list, root};
-    (void)state;
     put("list", "0::/m/n\n");
     assert_int_equal(cgroup_killed(&at, &limit), 0);
     assert_true(isinf(limit));
@@ -127,16 +123,10 @@ static void kills_of_the_innermost_group_count(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_groups_up_to_the_root),
-        cmocka_unit_test(the_smallest_quota_counts),
-        cmocka_unit_test(refusals_of_all_groups_count),
-        cmocka_unit_test(kills_of_the_innermost_group_count),
-    };
     if (!mkdtemp(root))
         return 1;
     snprintf(list, sizeof(list), "%s/list", root);
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = tests_run(NULL, NULL);
     char remove[64];
     snprintf(remove, sizeof(remove), "rm -rf %s", root);
     return failed || system(remove);

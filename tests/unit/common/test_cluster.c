@@ -34,7 +34,7 @@ static void load(struct cluster *c, enum cluster_kind kind)
     assert_int_equal(c->kind, kind);
 }
 
-static void addresses_that_leave_the_machine(void **state)
+TEST(addresses_that_leave_the_machine)
 {
     static const char *const local[] = {
         "unix:///a", "unix:a",         "/a",  "./a",       "tcp://127.0.0.1:80", "127.9.9.9",
@@ -43,7 +43,6 @@ static void addresses_that_leave_the_machine(void **state)
         "tcp://10.0.0.1:80",  "0.0.0.0",   "tcp://[::]:80",  "::", "node0",        "node0:80",
         "localhost.evil:127", "128.0.0.1", "127.0.0.1.evil", "",   "[fe80::1]:127"};
     struct err e = ERR_INIT;
-    (void)state;
     for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
         if (!cluster_is_local(local[i]) || cluster_allows(CLUSTER_OPEN, local[i], &e))
             fail_msg("%s", local[i]);
@@ -53,11 +52,10 @@ static void addresses_that_leave_the_machine(void **state)
             fail_msg("%s", others[i]);
 }
 
-static void macs_know_where_parts_end(void **state)
+TEST(macs_know_where_parts_end)
 {
     uint8_t a[CLUSTER_MAC], b[CLUSTER_MAC];
     struct cluster c;
-    (void)state;
     load(&c, CLUSTER_SECRET);
     struct cluster_part one[] = {{"ab", 2}, {"c", 1}}, other[] = {{"a", 1}, {"bc", 2}};
     assert_int_equal(cluster_mac(&c, "x", one, 2, a) | cluster_mac(&c, "x", other, 2, b), 0);
@@ -83,12 +81,11 @@ static bool admits(struct rpc_guard *g, uint8_t id, uint64_t number)
     return rpc_guard_admits(g, method, text, strlen(text), &seen);
 }
 
-static void a_number_is_accepted_once(void **state)
+TEST(a_number_is_accepted_once)
 {
     struct rpc_guard *g = calloc(1, sizeof(*g));
     struct cluster c;
     struct err e = ERR_INIT;
-    (void)state;
     load(&c, CLUSTER_SECRET);
     assert_int_equal(rpc_guard_init(g, &c, &e), 0);
     assert_false(admits(g, 1, 0));
@@ -110,13 +107,12 @@ static void a_number_is_accepted_once(void **state)
     cluster_free(&c);
 }
 
-static void a_full_table_begins_again_under_a_fresh_nonce(void **state)
+TEST(a_full_table_begins_again_under_a_fresh_nonce)
 {
     struct rpc_guard *g = calloc(1, sizeof(*g));
     uint8_t nonce[CLUSTER_NONCE];
     struct cluster c;
     struct err e = ERR_INIT;
-    (void)state;
     load(&c, CLUSTER_SECRET);
     assert_int_equal(rpc_guard_init(g, &c, &e), 0);
     for (int i = 0; i < RPC_CALLERS; i++)
@@ -226,9 +222,8 @@ static struct rig calls(const struct cluster *server, const struct cluster *clie
     return g;
 }
 
-static void members_call_each_other(void **state)
+TEST(members_call_each_other)
 {
-    (void)state;
     for (int kind = CLUSTER_OPEN; kind <= CLUSTER_TLS; kind++) {
         struct cluster c;
         load(&c, (enum cluster_kind)kind);
@@ -240,12 +235,11 @@ static void members_call_each_other(void **state)
 }
 
 /* As cert-manager renews them: the paths stay, and a new authority replaces the old one. */
-static void renewed_certificates_are_for_new_connections(void **state)
+TEST(renewed_certificates_are_for_new_connections)
 {
     struct certs at, next;
     struct cluster old, fresh;
     struct err e = ERR_INIT;
-    (void)state;
     certs_make(&at, "members.test");
     certs_make(&next, "members.test");
     const struct cluster_options o = certs_options(&at, CLUSTER_TLS);
@@ -264,13 +258,12 @@ static void renewed_certificates_are_for_new_connections(void **state)
     certs_remove(&next);
 }
 
-static void a_certificate_for_another_name_renews_nothing(void **state)
+TEST(a_certificate_for_another_name_renews_nothing)
 {
     struct certs at, other;
     struct cluster c;
     struct cluster_certs now;
     struct err e = ERR_INIT;
-    (void)state;
     certs_make(&at, "members.test");
     certs_make(&other, "others.test");
     const struct cluster_options o = certs_options(&at, CLUSTER_TLS);
@@ -287,10 +280,9 @@ static void a_certificate_for_another_name_renews_nothing(void **state)
     certs_remove(&other);
 }
 
-static void an_answer_that_is_not_proved_is_none(void **state)
+TEST(an_answer_that_is_not_proved_is_none)
 {
     struct cluster c;
-    (void)state;
     load(&c, CLUSTER_SECRET);
     struct rig g = calls(NULL, &c, 1); /* a server that answers everybody */
     assert_int_equal(g.u.status, GRPC_STATUS_UNAUTHENTICATED);
@@ -307,11 +299,10 @@ static void an_answer_that_is_not_proved_is_none(void **state)
     cluster_free(&c);
 }
 
-static void without_credentials_nobody_listens_outside(void **state)
+TEST(without_credentials_nobody_listens_outside)
 {
     struct cluster c = {0};
     struct err e = ERR_INIT;
-    (void)state;
     struct rpc_server_options o = {
         .address = "tcp://0.0.0.0:0", .methods = methods, .n_methods = 1, .cluster = &c};
     assert_null(rpc_server_open(&o, &e));
@@ -329,18 +320,4 @@ static void without_credentials_nobody_listens_outside(void **state)
     grpc_shutdown();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses_that_leave_the_machine),
-        cmocka_unit_test(macs_know_where_parts_end),
-        cmocka_unit_test(a_number_is_accepted_once),
-        cmocka_unit_test(a_full_table_begins_again_under_a_fresh_nonce),
-        cmocka_unit_test(members_call_each_other),
-        cmocka_unit_test(renewed_certificates_are_for_new_connections),
-        cmocka_unit_test(a_certificate_for_another_name_renews_nothing),
-        cmocka_unit_test(an_answer_that_is_not_proved_is_none),
-        cmocka_unit_test(without_credentials_nobody_listens_outside),
-    };
-    return cmocka_run_group_tests(tests, setup_files, remove_files);
-}
+int main(void) { return tests_run(setup_files, remove_files); }

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void what_stays_wrong_has_a_code_of_its_own(void **state)
+TEST(what_stays_wrong_has_a_code_of_its_own)
 {
     static const struct {
         enum err_kind kind;
@@ -17,7 +17,6 @@ static void what_stays_wrong_has_a_code_of_its_own(void **state)
         {ERR_SHAPE, 0, EX_CONFIG},        {ERR_SYSTEM, ENOSPC, EXIT_FAILURE},
         {ERR_SYSTEM, 0, EXIT_FAILURE},    {ERR_GENERATION, 0, EXIT_FAILURE},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const struct err e = {.kind = rows[i].kind, .sys = rows[i].sys};
         assert_int_equal(exit_code(&e), rows[i].code);
@@ -36,19 +35,11 @@ static int status_of(int code, int sig)
     return status;
 }
 
-static void a_childs_code_is_its_own_or_its_signal(void **state)
+TEST(a_childs_code_is_its_own_or_its_signal)
 {
-    (void)state;
     assert_int_equal(exit_code_of_child(status_of(EX_CONFIG, 0)), EX_CONFIG);
     assert_int_equal(exit_code_of_child(status_of(0, SIGKILL)), 137);
     assert_int_equal(exit_code_of_child(status_of(0, SIGTERM)), 143);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_stays_wrong_has_a_code_of_its_own),
-        cmocka_unit_test(a_childs_code_is_its_own_or_its_signal),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -52,10 +52,9 @@ static int elsewhere(void)
     return WEXITSTATUS(status);
 }
 
-static void one_process_holds_it(void **state)
+TEST_WITH(one_process_holds_it, begin, end)
 {
     struct err e = ERR_INIT;
-    (void)state;
     const int fd = file_lock_take(path, &e);
     assert_true(fd >= 0);
     assert_int_equal(elsewhere(), -FILE_LOCK_TAKEN);
@@ -64,10 +63,9 @@ static void one_process_holds_it(void **state)
 }
 
 /* After its process was killed: the file exists without a lock, and only its owner may write. */
-static void a_file_that_another_user_left_is_used_again(void **state)
+TEST_WITH(a_file_that_another_user_left_is_used_again, begin, end)
 {
     struct err e = ERR_INIT;
-    (void)state;
     const mode_t before = umask(077);
     const int fd = file_lock_take(path, &e);
     umask(before);
@@ -79,11 +77,10 @@ static void a_file_that_another_user_left_is_used_again(void **state)
     assert_int_equal(elsewhere(), 0);
 }
 
-static void nothing_is_locked_through_a_link_and_nothing_waits_at_a_pipe(void **state)
+TEST_WITH(nothing_is_locked_through_a_link_and_nothing_waits_at_a_pipe, begin, end)
 {
     char other[96];
     struct err e = ERR_INIT;
-    (void)state;
     snprintf(other, sizeof(other), "%s/other", folder);
     assert_int_equal(symlink(other, path), 0);
     assert_int_equal(file_lock_take(path, &e), -1);
@@ -93,22 +90,11 @@ static void nothing_is_locked_through_a_link_and_nothing_waits_at_a_pipe(void **
     assert_int_equal(elsewhere(), 0);
 }
 
-static void a_folder_that_is_missing_is_named(void **state)
+TEST_WITH(a_folder_that_is_missing_is_named, begin, end)
 {
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(file_lock_take("/nowhere/at-all/lock", &e), -1);
     assert_non_null(strstr(e.msg, "/nowhere/at-all/lock"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(one_process_holds_it, begin, end),
-        cmocka_unit_test_setup_teardown(a_file_that_another_user_left_is_used_again, begin, end),
-        cmocka_unit_test_setup_teardown(
-            nothing_is_locked_through_a_link_and_nothing_waits_at_a_pipe, begin, end),
-        cmocka_unit_test_setup_teardown(a_folder_that_is_missing_is_named, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

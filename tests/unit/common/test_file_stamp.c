@@ -41,9 +41,8 @@ static int tear_down(void **state)
     return temp_folder_remove(dir);
 }
 
-static void of_one_that_is_read_nothing_changes(void **state)
+TEST(of_one_that_is_read_nothing_changes)
 {
-    (void)state;
     write_file(path, O_EXCL, "as it was");
     const struct file_stamp was = file_stamp_at(path);
     chmod(path, 0400);
@@ -52,9 +51,8 @@ static void of_one_that_is_read_nothing_changes(void **state)
     assert_false(spoilt_since(&was)); /* the mapping keeps it */
 }
 
-static void one_that_is_overwritten_or_shortened_is_spoilt(void **state)
+TEST(one_that_is_overwritten_or_shortened_is_spoilt)
 {
-    (void)state;
     write_file(path, O_EXCL, "as it was");
     const struct file_stamp was = file_stamp_at(path);
     write_file(path, 0, "as it is!"); /* as long */
@@ -67,9 +65,8 @@ static void one_that_is_overwritten_or_shortened_is_spoilt(void **state)
     unlink(path);
 }
 
-static void one_that_is_replaced_is_not(void **state)
+TEST(one_that_is_replaced_is_not)
 {
-    (void)state;
     write_file(path, O_EXCL, "as it was");
     const struct file_stamp was = file_stamp_at(path);
     write_file(other, O_EXCL, "another one");
@@ -78,9 +75,8 @@ static void one_that_is_replaced_is_not(void **state)
     unlink(path);
 }
 
-static void what_is_unknown_is_never_spoilt(void **state)
+TEST(what_is_unknown_is_never_spoilt)
 {
-    (void)state;
     const struct file_stamp none = file_stamp_at(path);
     assert_int_equal(none.inode, 0);
     write_file(path, O_EXCL, "new");
@@ -88,13 +84,4 @@ static void what_is_unknown_is_never_spoilt(void **state)
     unlink(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_one_that_is_read_nothing_changes),
-        cmocka_unit_test(one_that_is_overwritten_or_shortened_is_spoilt),
-        cmocka_unit_test(one_that_is_replaced_is_not),
-        cmocka_unit_test(what_is_unknown_is_never_spoilt),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+int main(void) { return tests_run(set_up, tear_down); }

@@ -74,9 +74,8 @@ static int parse(struct cfg *c, struct err *e, char **envp, const char *line)
     return flags_parse(&program, c, argc, argv, envp, e);
 }
 
-static void the_command_line_beats_the_environment_beats_the_default(void **state)
+TEST(the_command_line_beats_the_environment_beats_the_default)
 {
-    (void)state;
     struct cfg c;
     struct err e = ERR_INIT;
     char *envp[] = {"PORT=8080", "MODEL_ID=from-env", "CORS_ALLOW_ORIGIN=a,b", "RATIO=", NULL};
@@ -98,9 +97,8 @@ static void the_command_line_beats_the_environment_beats_the_default(void **stat
     flags_free(&program, &c);
 }
 
-static void bytes_are_counted_in_the_units_of_kubernetes(void **state)
+TEST(bytes_are_counted_in_the_units_of_kubernetes)
 {
-    (void)state;
     static const struct {
         const char *text;
         uint64_t bytes;
@@ -120,9 +118,8 @@ static void bytes_are_counted_in_the_units_of_kubernetes(void **state)
     }
 }
 
-static void faults_name_the_option_and_what_was_expected(void **state)
+TEST(faults_name_the_option_and_what_was_expected)
 {
-    (void)state;
     static const struct {
         const char *line, *why;
     } cases[] = {
@@ -161,9 +158,8 @@ static void faults_name_the_option_and_what_was_expected(void **state)
     }
 }
 
-static void every_row_is_on_every_page(void **state)
+TEST(every_row_is_on_every_page)
 {
-    (void)state;
     void (*const pages[])(const struct flag_program *, FILE *) = {flags_help, flags_markdown,
                                                                   flags_man};
     for (size_t i = 0; i < 3; i++) {
@@ -183,9 +179,8 @@ static void every_row_is_on_every_page(void **state)
     }
 }
 
-static void words_are_near_by_their_edits(void **state)
+TEST(words_are_near_by_their_edits)
 {
-    (void)state;
     static const struct {
         const char *a, *b;
         uint32_t distance;
@@ -209,9 +204,8 @@ static void words_are_near_by_their_edits(void **state)
     assert_false(nearest_is("porz", 4, "pory", &best)); /* no nearer than the first */
 }
 
-static void a_man_page_has_a_name_and_no_line_that_is_a_request(void **state)
+TEST(a_man_page_has_a_name_and_no_line_that_is_a_request)
 {
-    (void)state;
     static const struct flag one[] = {
         {.name = "a-b", .type = FLAG_STR, .off = 0, .help = ".starts with a dot, has a \\."}, {0}};
     const struct flag_program p = {"tester serve", "It works: well.", one, commands};
@@ -235,9 +229,8 @@ static const char *logged(char *line, size_t cap, int fd)
     return line;
 }
 
-static void log_lines_are_text_or_json_and_survive_a_relay(void **state)
+TEST(log_lines_are_text_or_json_and_survive_a_relay)
 {
-    (void)state;
     int p[2];
     char line[1024], again[1024];
     assert_int_equal(pipe(p), 0);
@@ -264,16 +257,4 @@ static void log_lines_are_text_or_json_and_survive_a_relay(void **state)
     close(p[1]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_command_line_beats_the_environment_beats_the_default),
-        cmocka_unit_test(bytes_are_counted_in_the_units_of_kubernetes),
-        cmocka_unit_test(faults_name_the_option_and_what_was_expected),
-        cmocka_unit_test(every_row_is_on_every_page),
-        cmocka_unit_test(words_are_near_by_their_edits),
-        cmocka_unit_test(a_man_page_has_a_name_and_no_line_that_is_a_request),
-        cmocka_unit_test(log_lines_are_text_or_json_and_survive_a_relay),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

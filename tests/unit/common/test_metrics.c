@@ -1,13 +1,10 @@
 /* The registry prints what was put in, in Prometheus' text format, from any number of threads. */
 #include "common/metrics.h"
+#include "tests/unit/test.h"
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { COUNT, FAILED, QUEUE, TIME, SIZE };
 static const struct metric_row rows[] = {
@@ -26,12 +23,11 @@ static void has(const struct buf *b, const char *line)
         fail_msg("no line `%s` in:\n%s", line, b->p);
 }
 
-static void a_gauge_is_the_sum_of_its_shares(void **state)
+TEST(a_gauge_is_the_sum_of_its_shares)
 {
     struct metrics *m = metrics_new(rows, 5);
     struct metric_shares one = {0}, two = {0};
     struct buf b = BUF_INIT;
-    (void)state;
     metrics_share(m, &one, QUEUE, NULL, 3);
     metrics_share(m, &two, QUEUE, NULL, 4);
     metrics_share(m, &one, QUEUE, NULL, 1);
@@ -45,9 +41,8 @@ static void a_gauge_is_the_sum_of_its_shares(void **state)
     metrics_free(m);
 }
 
-static void prints_every_kind(void **state)
+TEST(prints_every_kind)
 {
-    (void)state;
     struct metrics *m = metrics_new(rows, 5);
     struct buf b = BUF_INIT;
     metrics_add(m, COUNT, NULL, 2);
@@ -77,9 +72,8 @@ static void prints_every_kind(void **state)
     metrics_free(m);
 }
 
-static void untouched_rows_are_zero(void **state)
+TEST(untouched_rows_are_zero)
 {
-    (void)state;
     struct metrics *m = metrics_new(rows, 5);
     struct buf b = BUF_INIT;
     metrics_print(m, &b);
@@ -90,9 +84,8 @@ static void untouched_rows_are_zero(void **state)
     metrics_free(m);
 }
 
-static void late_label_values_share_other(void **state)
+TEST(late_label_values_share_other)
 {
-    (void)state;
     struct metrics *m = metrics_new(rows, 5);
     struct buf b = BUF_INIT;
     for (int i = 0; i < 40; i++) {
@@ -118,9 +111,8 @@ static void *hammer(void *arg)
     return NULL;
 }
 
-static void nothing_is_lost_between_threads(void **state)
+TEST(nothing_is_lost_between_threads)
 {
-    (void)state;
     struct metrics *m = metrics_new(rows, 5);
     struct buf b = BUF_INIT;
     pthread_t t[4];
@@ -136,9 +128,8 @@ static void nothing_is_lost_between_threads(void **state)
     metrics_free(m);
 }
 
-static void a_series_is_there_before_its_first_event(void **state)
+TEST(a_series_is_there_before_its_first_event)
 {
-    (void)state;
     struct metrics *m = metrics_new(rows, 5);
     struct buf b = BUF_INIT;
     metrics_expect(m, FAILED, "full");
@@ -150,14 +141,13 @@ static void a_series_is_there_before_its_first_event(void **state)
     metrics_free(m);
 }
 
-static void prints_rows_under_other_names(void **state)
+TEST(prints_rows_under_other_names)
 {
     static const struct metric_alias aliases[] = {{"o:count_total", COUNT, METRIC_ALL},
                                                   {"o:failed", FAILED, METRIC_ALL},
                                                   {"o:size", SIZE, METRIC_ALL},
                                                   {"o:size_total", SIZE, METRIC_SUM},
                                                   {"o:time", TIME, METRIC_ALL}};
-    (void)state;
     struct metrics *m = metrics_new(rows, 5);
     struct buf b = BUF_INIT, name = BUF_INIT;
     metrics_add(m, COUNT, NULL, 3);
@@ -185,16 +175,4 @@ static void prints_rows_under_other_names(void **state)
     metrics_free(m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prints_every_kind),
-        cmocka_unit_test(a_gauge_is_the_sum_of_its_shares),
-        cmocka_unit_test(a_series_is_there_before_its_first_event),
-        cmocka_unit_test(prints_rows_under_other_names),
-        cmocka_unit_test(untouched_rows_are_zero),
-        cmocka_unit_test(late_label_values_share_other),
-        cmocka_unit_test(nothing_is_lost_between_threads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -10,10 +10,9 @@ static void work_ms(int64_t ms)
         ;
 }
 
-static void a_rest_is_as_long_as_its_share(void **state)
+TEST(a_rest_is_as_long_as_its_share)
 {
     struct pacer p;
-    (void)state;
     pacer_init(&p);
     assert_true(pacer_rest(&p, 5)); /* the first piece has no beginning */
     work_ms(10);
@@ -30,10 +29,9 @@ static void a_rest_is_as_long_as_its_share(void **state)
     pacer_destroy(&p);
 }
 
-static void a_rest_has_a_bound(void **state)
+TEST(a_rest_has_a_bound)
 {
     struct pacer p;
-    (void)state;
     pacer_init(&p);
     pacer_rest(&p, 0);
     work_ms(2);
@@ -51,11 +49,10 @@ static void *rest_for_good(void *arg)
     return NULL;
 }
 
-static void a_stop_ends_it(void **state)
+TEST(a_stop_ends_it)
 {
     struct pacer p;
     pthread_t t;
-    (void)state;
     pacer_init(&p);
     assert_int_equal(pthread_create(&t, NULL, rest_for_good, &p), 0);
     usleep(20000);
@@ -65,12 +62,4 @@ static void a_stop_ends_it(void **state)
     pacer_destroy(&p);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rest_is_as_long_as_its_share),
-        cmocka_unit_test(a_rest_has_a_bound),
-        cmocka_unit_test(a_stop_ends_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

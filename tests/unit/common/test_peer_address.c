@@ -3,22 +3,20 @@
 #include "tests/unit/test.h"
 #include <string.h>
 
-static void hosts_are_names_or_addresses(void **state)
+TEST(hosts_are_names_or_addresses)
 {
     static const char *const good[] = {"localhost", "10.0.0.1", "::1", "a-b_c.d"};
     static const char *const bad[] = {"",      "a b", "/tmp/s", "unix",  "IPv4", "[::1]",
                                       "a:b:c", "a,b", "a@b",    "a%2Fb", "dns"};
-    (void)state;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
         assert_true(peer_host_ok(good[i]));
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_false(peer_host_ok(bad[i]));
 }
 
-static void ranks_are_spread_over_the_machines_in_order(void **state)
+TEST(ranks_are_spread_over_the_machines_in_order)
 {
     char host[PEER_HOST_MOST + 1];
-    (void)state;
     for (uint32_t rank = 0; rank < 4; rank++) {
         assert_true(peer_host_of("a,b", rank, 4, host));
         assert_string_equal(host, rank < 2 ? "a" : "b");
@@ -31,11 +29,10 @@ static void ranks_are_spread_over_the_machines_in_order(void **state)
     }
 }
 
-static void lists_are_checked_without_ranks(void **state)
+TEST(lists_are_checked_without_ranks)
 {
     char list[PEER_HOSTS_MOST + 2], host[PEER_HOST_MOST + 3];
     static const char *const bad[] = {"", ",", "a,", ",a", "a,,b", "a,unix", "a,b/c", "a, b"};
-    (void)state;
     assert_true(peer_host_of("a,10.1.2.3,fe80::1", 0, 0, NULL));
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_false(peer_host_of(bad[i], 0, 0, NULL));
@@ -53,10 +50,9 @@ static void lists_are_checked_without_ranks(void **state)
     assert_true(list[PEER_HOSTS_MOST - 1] == 'a' && peer_host_of(list, 0, 0, NULL));
 }
 
-static void addresses_have_ports_for_all_ranks(void **state)
+TEST(addresses_have_ports_for_all_ranks)
 {
     struct peer_address a;
-    (void)state;
     struct err e = ERR_INIT;
     assert_int_equal(peer_address_parse("[::1]:65534", 2, &a, &e), 0);
     assert_string_equal(a.host, "::1");
@@ -69,13 +65,4 @@ static void addresses_have_ports_for_all_ranks(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts_are_names_or_addresses),
-        cmocka_unit_test(ranks_are_spread_over_the_machines_in_order),
-        cmocka_unit_test(lists_are_checked_without_ranks),
-        cmocka_unit_test(addresses_have_ports_for_all_ranks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -38,9 +38,8 @@ static int begin_without(const int *closed, int n)
     return WEXITSTATUS(status);
 }
 
-static void closed_descriptors_are_no_files_and_children_are_waited_for(void **state)
+TEST(closed_descriptors_are_no_files_and_children_are_waited_for)
 {
-    (void)state;
     assert_int_equal(begin_without(NULL, 0), 7);
     for (int fd = 0; fd < 3; fd++)
         assert_int_equal(begin_without(&fd, 1), 7);
@@ -49,9 +48,8 @@ static void closed_descriptors_are_no_files_and_children_are_waited_for(void **s
 }
 
 /* The default follows `ulimit -s`, except where that is unlimited. */
-static void threads_have_the_usual_stack(void **state)
+TEST(threads_have_the_usual_stack)
 {
-    (void)state;
     for (size_t given = 1 << 20; given <= 16 << 20; given <<= 4) {
         int status;
         const pid_t pid = fork();
@@ -72,11 +70,4 @@ static void threads_have_the_usual_stack(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(closed_descriptors_are_no_files_and_children_are_waited_for),
-        cmocka_unit_test(threads_have_the_usual_stack),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -58,11 +58,10 @@ static int tear_down(void **state)
 #define MODULE(type, path)                                                                         \
     "{\"type\":\"sentence_transformers.models." type "\",\"path\":\"" path "\"}"
 
-static void all_files_are_read(void **state)
+TEST_WITH(all_files_are_read, set_up, tear_down)
 {
     struct sentence s;
     struct err e = ERR_INIT;
-    (void)state;
     put("modules.json", "[" MODULE("Transformer", "") "," MODULE("Pooling", "1_Pooling") "," MODULE(
                             "Dense", "2_Dense") "," MODULE("Normalize", "3_Normalize") "]");
     put("1_Pooling/config.json",
@@ -114,11 +113,10 @@ static void all_files_are_read(void **state)
     sentence_free(&s);
 }
 
-static void functions_of_logits(void **state)
+TEST_WITH(functions_of_logits, set_up, tear_down)
 {
     struct sentence s;
     struct err e = ERR_INIT;
-    (void)state;
     put("modules.json", NULL);
     put("config_sentence_transformers.json", NULL);
     put("config.json", "{\"problem_type\":\"multi_label_classification\"}");
@@ -139,12 +137,11 @@ static void functions_of_logits(void **state)
     put("config_sentence_transformers.json", NULL);
 }
 
-static void the_first_module_has_a_folder(void **state)
+TEST_WITH(the_first_module_has_a_folder, set_up, tear_down)
 {
     char own[PATH_MAX], path[128], want[128];
     struct sentence s;
     struct err e = ERR_INIT;
-    (void)state;
     put("config.json", NULL);
     put("modules.json", "[" MODULE("StaticEmbedding", "1_Pooling") "]");
     put("1_Pooling/config.json", NULL);
@@ -168,12 +165,11 @@ static void the_first_module_has_a_folder(void **state)
     assert_false(first_module_folder(dir, own) || first_module_static(dir));
 }
 
-static void tokens_whose_logits_are_a_score(void **state)
+TEST_WITH(tokens_whose_logits_are_a_score, set_up, tear_down)
 {
     struct sentence s;
     struct err e = ERR_INIT;
     enum model_task task = TASK_AUTO;
-    (void)state;
     put("modules.json",
         "[" MODULE("Transformer", "") ",{\"type\":\"x.LogitScore\",\"path\":\"1_Pooling\"}]");
     put("1_Pooling/config.json", "{\"true_token_id\":7,\"false_token_id\":null}");
@@ -193,11 +189,10 @@ static void tokens_whose_logits_are_a_score(void **state)
     sentence_free(&s);
 }
 
-static void sparse_vectors(void **state)
+TEST_WITH(sparse_vectors, set_up, tear_down)
 {
     struct sentence s;
     struct err e = ERR_INIT;
-    (void)state;
     put("modules.json",
         "[" MODULE("MLMTransformer", "") "," MODULE("SpladePooling", "1_Pooling") "]");
     put("1_Pooling/config.json", "{\"word_embedding_dimension\":null}");
@@ -233,12 +228,11 @@ static void sparse_vectors(void **state)
     sentence_free(&s);
 }
 
-static void vectors_of_tokens(void **state)
+TEST_WITH(vectors_of_tokens, set_up, tear_down)
 {
     struct sentence s;
     struct err e = ERR_INIT;
     enum model_task task = TASK_AUTO;
-    (void)state;
     put("modules.json", "[" MODULE("Transformer", "") ",{\"type\":\"pylate.models.Dense.Dense\","
                                                       "\"path\":\"1_Dense\"}," MODULE(
                                                           "MultiVectorMask", "2_Mask") "]");
@@ -273,9 +267,8 @@ static struct sentence late_of(const char *file, const char *text)
 
 /* PyLate fills queries and leaves out punctuation unless its keys say otherwise; the keys of newer
  * files are explicit. */
-static void late_interaction(void **state)
+TEST_WITH(late_interaction, set_up, tear_down)
 {
-    (void)state;
     put("modules.json", "[" MODULE("Transformer", "") "]");
     put("config.json", "{\"architectures\":[\"ModernBertModel\"]}");
     struct sentence s = late_of("config_sentence_transformers.json",
@@ -310,12 +303,11 @@ static void late_interaction(void **state)
 
 /* A class of transformers reads its prompts from the processor's file, around a model of its own;
  * one of colpali-engine reads none. */
-static void images_of_pages(void **state)
+TEST_WITH(images_of_pages, set_up, tear_down)
 {
     struct sentence s;
     struct err e = ERR_INIT;
     enum model_task task = TASK_AUTO;
-    (void)state;
     put("modules.json", "[]");
     put("processor_config.json", "{\"query_prefix\":\"Ask: \",\"visual_prompt_prefix\":\"See.\"}");
     put("config.json", "{\"model_type\":\"colpali\",\"architectures\":[\"ColPaliForRetrieval\"],"
@@ -343,11 +335,10 @@ static void images_of_pages(void **state)
 }
 
 /* SigLIP's texts have all positions, and the vector is that of the last. */
-static void padded_texts(void **state)
+TEST_WITH(padded_texts, set_up, tear_down)
 {
     struct sentence s;
     struct err e = ERR_INIT;
-    (void)state;
     put("modules.json", "[]");
     put("config.json",
         "{\"model_type\":\"siglip\",\"text_config\":{\"max_position_embeddings\":20}}");
@@ -361,12 +352,11 @@ static void padded_texts(void **state)
     sentence_free(&s);
 }
 
-static void a_listwise_reranker(void **state)
+TEST_WITH(a_listwise_reranker, set_up, tear_down)
 {
     struct sentence s;
     struct err e = ERR_INIT;
     enum model_task task = TASK_AUTO;
-    (void)state;
     put("config.json", "{\"model_type\":\"qwen3\",\"architectures\":[\"JinaForRanking\"]}");
     assert_int_equal(sentence_load(&s, dir, &e), 0);
     assert_true(s.listwise);
@@ -376,7 +366,7 @@ static void a_listwise_reranker(void **state)
 }
 
 /* Files of version 5.4 and newer say nothing of a length; older ones mean that there is none. */
-static void a_tokenizer_has_the_length(void **state)
+TEST_WITH(a_tokenizer_has_the_length, set_up, tear_down)
 {
     static const struct {
         const char *sentence, *tokenizer;
@@ -388,7 +378,6 @@ static void a_tokenizer_has_the_length(void **state)
         {"{\"max_seq_length\":256}", "{\"model_max_length\":128}", 256},
         {"{\"do_lower_case\":false}", "{\"model_max_length\":128}", 0},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct sentence s;
         struct err e = ERR_INIT;
@@ -400,18 +389,17 @@ static void a_tokenizer_has_the_length(void **state)
     }
 }
 
-static void nothing_is_there(void **state)
+TEST_WITH(nothing_is_there, set_up, tear_down)
 {
     struct sentence s;
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(sentence_load(&s, dir, &e), 0);
     assert_true(!s.present && !s.pooling && s.include_prompt && !s.max_length);
     assert_null(sentence_prompt(&s, NULL));
     sentence_free(&s);
 }
 
-static void what_cannot_be_meant_is_refused(void **state)
+TEST_WITH(what_cannot_be_meant_is_refused, set_up, tear_down)
 {
     static const struct {
         const char *modules, *pooling, *words;
@@ -443,7 +431,6 @@ static void what_cannot_be_meant_is_refused(void **state)
          NULL, "more than 8 modules"},
         {"[", NULL, "modules.json"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct sentence s;
         struct err e = ERR_INIT;
@@ -457,7 +444,7 @@ static void what_cannot_be_meant_is_refused(void **state)
     }
 }
 
-static void the_class_chooses_the_task(void **state)
+TEST_WITH(the_class_chooses_the_task, set_up, tear_down)
 {
     static const struct {
         const char *config;
@@ -480,7 +467,6 @@ static void the_class_chooses_the_task(void **state)
         {"{\"architectures\":3}", false, TASK_GENERATE},
         {"{}", false, TASK_GENERATE},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct sentence s = {.present = cases[i].modules};
         enum model_task task = TASK_AUTO;
@@ -492,12 +478,11 @@ static void the_class_chooses_the_task(void **state)
     assert_string_equal(model_task_name(TASK_RERANK), model_task_choices[TASK_RERANK]);
 }
 
-static void base64_of_the_standard(void **state)
+TEST(base64_of_the_standard)
 {
     static const char *const cases[][2] = {
         {"", ""},        {"f", "Zg=="},        {"fo", "Zm8="},
         {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"\xff\xfe\xfd", "//79"}}; /* RFC 4648, 10 */
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct buf b = BUF_INIT;
         buf_base64(&b, cases[i][0], strlen(cases[i][0]));
@@ -506,24 +491,4 @@ static void base64_of_the_standard(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(all_files_are_read, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(functions_of_logits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_first_module_has_a_folder, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(tokens_whose_logits_are_a_score, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sparse_vectors, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(vectors_of_tokens, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(late_interaction, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(images_of_pages, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(padded_texts, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_listwise_reranker, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_tokenizer_has_the_length, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(nothing_is_there, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_cannot_be_meant_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_class_chooses_the_task, set_up, tear_down),
-        cmocka_unit_test(base64_of_the_standard),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -3,9 +3,8 @@
 #include "common/spin.h"
 #include "tests/unit/test.h"
 
-static void long_waits_make_it_short(void **state)
+TEST(long_waits_make_it_short)
 {
-    (void)state;
     struct spin s = {.most = 1600, .now = 1600};
     uint32_t before = s.now;
     for (int i = 0; i < 3; i++, before = s.now) {
@@ -17,9 +16,8 @@ static void long_waits_make_it_short(void **state)
     assert_in_range(s.now, 1, s.most / 20); /* it still sees what has happened already */
 }
 
-static void short_waits_make_it_long_enough_to_see_them(void **state)
+TEST(short_waits_make_it_long_enough_to_see_them)
 {
-    (void)state;
     struct spin s = {.most = 1600, .now = 50};
     spin_slept(&s, SPIN_NS); /* a whole loop would have seen it */
     assert_int_equal(s.now, 100);
@@ -33,9 +31,8 @@ static void short_waits_make_it_long_enough_to_see_them(void **state)
     assert_int_equal(s.now, s.most);
 }
 
-static void a_short_wait_makes_a_threads_whole(void **state)
+TEST(a_short_wait_makes_a_threads_whole)
 {
-    (void)state;
     struct spin s = {.most = 1600, .now = 50, .whole = true};
     spin_slept(&s, SPIN_NS);
     assert_int_equal(s.now, s.most);
@@ -48,9 +45,8 @@ static void a_short_wait_makes_a_threads_whole(void **state)
 
 /* A loop that sees its events at once wastes little on the one that it does not see: it is the
  * peer's core where there are more ranks than cores. */
-static void it_is_no_longer_than_the_waits_that_it_sees_need(void **state)
+TEST(it_is_no_longer_than_the_waits_that_it_sees_need)
 {
-    (void)state;
     struct spin s = {.most = 1600, .now = 1600};
     spin_gained(&s, 30);
     assert_in_range(s.now, 1300, 1500); /* one of them says little */
@@ -63,9 +59,8 @@ static void it_is_no_longer_than_the_waits_that_it_sees_need(void **state)
 }
 
 /* At most: the thread may lose its core. */
-static void a_loop_takes_its_time(void **state)
+TEST(a_loop_takes_its_time)
 {
-    (void)state;
     const struct spin s = spin_new(false);
     int64_t best = INT64_MAX;
     assert_int_equal(s.now, s.most);
@@ -79,14 +74,4 @@ static void a_loop_takes_its_time(void **state)
     assert_in_range(best, 1, 4LL * SPIN_NS);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(long_waits_make_it_short),
-        cmocka_unit_test(short_waits_make_it_long_enough_to_see_them),
-        cmocka_unit_test(a_short_wait_makes_a_threads_whole),
-        cmocka_unit_test(it_is_no_longer_than_the_waits_that_it_sees_need),
-        cmocka_unit_test(a_loop_takes_its_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -20,13 +20,12 @@ static int child(int fd)
     return 0;
 }
 
-static void readers_see_who_is_furthest_behind(void **state)
+TEST(readers_see_who_is_furthest_behind)
 {
     struct err e = ERR_INIT;
     int fd, status;
     char words[64];
     struct startup_board *b = startup_board_new(&fd, &e);
-    (void)state;
     assert_non_null(b);
     assert_int_equal(startup_look(b, 0, 2).phase, STARTUP_NONE);
     pid_t pid = fork();
@@ -48,13 +47,12 @@ static void readers_see_who_is_furthest_behind(void **state)
     startup_board_free(b);
 }
 
-static void phases_add_up(void **state)
+TEST(phases_add_up)
 {
     struct err e = ERR_INIT;
     int fd;
     struct startup_board *b = startup_board_new(&fd, &e);
     double sum = 0;
-    (void)state;
     assert_non_null(b);
     startup_begin(b, 3, STARTUP_CONFIG);
     usleep(3000);
@@ -75,10 +73,9 @@ static void phases_add_up(void **state)
     startup_board_free(b);
 }
 
-static void without_a_board_nothing_happens(void **state)
+TEST(without_a_board_nothing_happens)
 {
     struct err e = ERR_INIT;
-    (void)state;
     startup_begin(NULL, 0, STARTUP_CONFIG);
     startup_progress(NULL, 0, 1, 2);
     startup_add(NULL, 0, STARTUP_KV, 1);
@@ -89,12 +86,4 @@ static void without_a_board_nothing_happens(void **state)
     close(fd);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(readers_see_who_is_furthest_behind),
-        cmocka_unit_test(phases_add_up),
-        cmocka_unit_test(without_a_board_nothing_happens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

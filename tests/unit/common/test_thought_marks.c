@@ -2,9 +2,8 @@
 #include "common/thought_marks.h"
 #include "tests/unit/test.h"
 
-static void a_template_names_them(void **state)
+TEST(a_template_names_them)
 {
-    (void)state;
     static const struct {
         const char *source;
         bool found;
@@ -31,8 +30,4 @@ static void a_template_names_them(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_template_names_them)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

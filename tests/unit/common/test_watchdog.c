@@ -61,9 +61,8 @@ static void read_log(int fd, char *all, size_t cap, const char *what, uint32_t n
     }
 }
 
-static void a_stall_is_reported_once_with_all_stacks(void **state)
+TEST(a_stall_is_reported_once_with_all_stacks)
 {
-    (void)state;
     static char all[1 << 20];
     static const char us[] = "it writes this", of[] = "No progress of=\"the thread\"";
     struct err e = ERR_INIT;
@@ -137,9 +136,8 @@ static struct watchdog *watch_stuck(void)
 }
 
 /* It ends once, and not while there is no work. */
-static void what_stands_still_is_ended(void **state)
+TEST(what_stands_still_is_ended)
 {
-    (void)state;
     watch_idle(&stuck_ns);
     struct watchdog *w = watch_stuck();
     pass_ms(3 * LIMIT_MS);
@@ -153,9 +151,8 @@ static void what_stands_still_is_ended(void **state)
 }
 
 /* Slow steps, one of them much slower than the limit, but not than the pace: nothing ends. */
-static void the_limit_follows_the_pace(void **state)
+TEST(the_limit_follows_the_pace)
 {
-    (void)state;
     watch_busy(&stuck_ns);
     struct watchdog *w = watch_stuck();
     for (int i = 0; i < 4; i++) {
@@ -168,9 +165,8 @@ static void the_limit_follows_the_pace(void **state)
     assert_int_equal(atomic_load(&ends), 0);
 }
 
-static void what_computes_has_longer(void **state)
+TEST(what_computes_has_longer)
 {
-    (void)state;
     watch_busy(&stuck_ns);
     struct watchdog *w = watch_stuck();
     compute_ms(4 * LIMIT_MS);
@@ -179,14 +175,12 @@ static void what_computes_has_longer(void **state)
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-static void a_crash_leaves_its_stack_and_the_log(void **state)
+TEST(a_crash_leaves_its_stack_and_the_log)
 {
-    (void)state;
     TEST_SKIPPED(1, "sanitizers describe crashes themselves");
 }
-static void a_file_that_was_shortened_is_named(void **state)
+TEST(a_file_that_was_shortened_is_named)
 {
-    (void)state;
     TEST_SKIPPED(1, "sanitizers describe crashes themselves");
 }
 #else
@@ -219,9 +213,8 @@ static const char *last_words(void (*act)(void), int *sig)
     return before;
 }
 
-static void a_crash_leaves_its_stack_and_the_log(void **state)
+TEST(a_crash_leaves_its_stack_and_the_log)
 {
-    (void)state;
     int sig;
     const char *said = last_words(fall_over_here, &sig);
     assert_int_equal(sig, SIGABRT);
@@ -241,9 +234,8 @@ static void read_behind_the_end(void)
         _exit(at[SIZE - 1]);
 }
 
-static void a_file_that_was_shortened_is_named(void **state)
+TEST(a_file_that_was_shortened_is_named)
 {
-    (void)state;
     char name[] = "/tmp/mapped weights XXXXXX", want[128];
     int sig;
     assert_true((mapped_fd = mkstemp(name)) >= 0);
@@ -256,15 +248,4 @@ static void a_file_that_was_shortened_is_named(void **state)
 }
 #endif
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_crash_leaves_its_stack_and_the_log),
-        cmocka_unit_test(a_file_that_was_shortened_is_named),
-        cmocka_unit_test(a_stall_is_reported_once_with_all_stacks),
-        cmocka_unit_test(what_stands_still_is_ended),
-        cmocka_unit_test(the_limit_follows_the_pace),
-        cmocka_unit_test(what_computes_has_longer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

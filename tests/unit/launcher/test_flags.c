@@ -36,9 +36,8 @@ static uint32_t shards(const char *line, int devices)
     return c.num_shard;
 }
 
-static void num_shard_follows_the_table(void **state)
+TEST(num_shard_follows_the_table)
 {
-    (void)state;
     assert_int_equal(shards("", -1), 1);
     assert_int_equal(shards("", 4), 4);
     assert_int_equal(shards("--num-shard 2", 4), 2);
@@ -60,9 +59,8 @@ static void num_shard_follows_the_table(void **state)
     refused("--num-shard 0", -1, "--num-shard: 0 is outside 1..64");
 }
 
-static void contradictions_are_refused_in_order(void **state)
+TEST(contradictions_are_refused_in_order)
 {
-    (void)state;
     refused("--quantize exl2 --num-shard 2 --validation-workers 0", -1,
             "Invalid argument: Sharding is currently not supported with `exl2` quantization");
     refused("--max-input-tokens 1024 --max-total-tokens 1024", -1,
@@ -82,11 +80,10 @@ static void contradictions_are_refused_in_order(void **state)
         "bitsandbytes, bitsandbytes-nf4, bitsandbytes-fp4, fp8, w8a8, int8, int4, none");
 }
 
-static void both_names_of_the_input_limit(void **state)
+TEST(both_names_of_the_input_limit)
 {
     struct config c;
     struct err e;
-    (void)state;
     assert_int_equal(check(&c, "--max-input-length 77", -1, &e), 0);
     assert_int_equal(c.max_input_tokens, 77);
     flags_free(&launcher_flags, &c);
@@ -96,11 +93,10 @@ static void both_names_of_the_input_limit(void **state)
     flags_free(&launcher_flags, &c);
 }
 
-static void one_half_of_rope_implies_the_other(void **state)
+TEST(one_half_of_rope_implies_the_other)
 {
     struct config c;
     struct err e;
-    (void)state;
     assert_int_equal(check(&c, "--rope-factor 2", -1, &e), 0);
     assert_int_equal(c.rope_scaling, 1);
     flags_free(&launcher_flags, &c);
@@ -109,9 +105,8 @@ static void one_half_of_rope_implies_the_other(void **state)
     flags_free(&launcher_flags, &c);
 }
 
-static void hostnames(void **state)
+TEST(hostnames)
 {
-    (void)state;
     assert_string_equal(flags_bind_address("127.0.0.1"), "127.0.0.1");
     assert_string_equal(flags_bind_address("::1"), "::1");
     assert_string_equal(flags_bind_address("localhost"), "localhost");
@@ -120,11 +115,10 @@ static void hostnames(void **state)
     assert_string_equal(flags_bind_address("pod-7f4"), "0.0.0.0");
 }
 
-static void defaults_are_tgis(void **state)
+TEST(defaults_are_tgis)
 {
     struct config c;
     struct err e;
-    (void)state;
     assert_int_equal(check(&c, "", -1, &e), 0);
     assert_int_equal(c.port, 3000);
     assert_int_equal(c.max_concurrent_requests, 128);
@@ -146,11 +140,10 @@ static bool is_ours(const char *name, size_t n)
 }
 
 /* What users of other servers type is answered with an option that there is. */
-static void options_of_other_servers(void **state)
+TEST(options_of_other_servers)
 {
     struct config c;
     struct err e;
-    (void)state;
     check(&c, "--max-model-len=8192", -1, &e);
     assert_string_equal(e.msg, "unexpected argument '--max-model-len=8192' found; use "
                                "--max-total-tokens. See launcher --help");
@@ -167,16 +160,4 @@ static void options_of_other_servers(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(num_shard_follows_the_table),
-        cmocka_unit_test(contradictions_are_refused_in_order),
-        cmocka_unit_test(both_names_of_the_input_limit),
-        cmocka_unit_test(one_half_of_rope_implies_the_other),
-        cmocka_unit_test(hostnames),
-        cmocka_unit_test(defaults_are_tgis),
-        cmocka_unit_test(options_of_other_servers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

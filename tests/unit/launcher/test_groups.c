@@ -79,9 +79,8 @@ static void lose(struct launch *l, uint32_t i)
     groups_lost(&l->groups, i);
 }
 
-static void test_a_killed_shard_is_started_again(void **state)
+TEST(test_a_killed_shard_is_started_again)
 {
-    (void)state;
     struct launch l;
     begin(&l);
     ask(&l, "load 0 m");
@@ -98,9 +97,8 @@ static void test_a_killed_shard_is_started_again(void **state)
     end(&l);
 }
 
-static void test_at_the_end_of_the_launch_it_is_not(void **state)
+TEST(test_at_the_end_of_the_launch_it_is_not)
 {
-    (void)state;
     struct launch l;
     begin(&l);
     ask(&l, "load 0 m");
@@ -121,9 +119,5 @@ int main(int argc, char **argv)
         return 1;
     }
     process_begin();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_killed_shard_is_started_again),
-        cmocka_unit_test(test_at_the_end_of_the_launch_it_is_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -69,10 +69,9 @@ static void wait_for_state(pid_t pid)
     assert_true(WIFSTOPPED(status));
 }
 
-static void one_that_stops_is_frozen(void **state)
+TEST(one_that_stops_is_frozen)
 {
     struct liveness l;
-    (void)state;
     for (int beats = 0; beats < 2; beats++) { /* also one that had no heartbeat yet */
         pid_t pid = child(&l, beats, sleeps);
         if (beats)
@@ -88,10 +87,9 @@ static void one_that_stops_is_frozen(void **state)
 }
 
 /* As the kernel reports it to the parent. Continued in time, it is as before. */
-static void one_whose_stop_was_reported_has_half_a_second(void **state)
+TEST(one_whose_stop_was_reported_has_half_a_second)
 {
     struct liveness l;
-    (void)state;
     pid_t pid = child(&l, false, sleeps);
     kill(pid, SIGSTOP);
     wait_for_state(pid);
@@ -115,10 +113,9 @@ static void one_whose_stop_was_reported_has_half_a_second(void **state)
 }
 
 /* All processes were stopped, and are continued one after the other, the launcher first. */
-static void one_that_was_stopped_with_the_launcher_is_not(void **state)
+TEST(one_that_was_stopped_with_the_launcher_is_not)
 {
     struct liveness l;
-    (void)state;
     pid_t pid = child(&l, false, sleeps);
     watch(&l, pid, 1, 0, 0);
     kill(pid, SIGSTOP);
@@ -133,11 +130,10 @@ static void one_that_was_stopped_with_the_launcher_is_not(void **state)
 }
 
 /* Between two heartbeats the thread sleeps. */
-static void a_heart_beats_at_its_pace(void **state)
+TEST(a_heart_beats_at_its_pace)
 {
     struct liveness l;
     uint64_t beats, n = 0;
-    (void)state;
     pid_t pid = child(&l, true, sleeps);
     const int64_t start = clock_ms();
     while (n < 2) {
@@ -149,10 +145,9 @@ static void a_heart_beats_at_its_pace(void **state)
     end(&l, pid);
 }
 
-static void one_that_works_or_waits_is_not(void **state)
+TEST(one_that_works_or_waits_is_not)
 {
     struct liveness l;
-    (void)state;
     pid_t pid = child(&l, false, sleeps); /* a program without heartbeats */
     assert_false(watch(&l, pid, 50, 500, 1));
     end(&l, pid);
@@ -172,10 +167,9 @@ static void one_that_works_or_waits_is_not(void **state)
     end(&l, pid);
 }
 
-static void one_without_a_heartbeat_any_more_is(void **state)
+TEST(one_without_a_heartbeat_any_more_is)
 {
     struct liveness l;
-    (void)state;
     pid_t pid = child(&l, false, sleeps);
     l.beats = true;
     assert_true(watch(&l, pid, 50, 500, 1));
@@ -183,10 +177,9 @@ static void one_without_a_heartbeat_any_more_is(void **state)
 }
 
 /* A launcher that was suspended with the machine: one turn counts no more than two. */
-static void the_time_is_that_of_the_machine(void **state)
+TEST(the_time_is_that_of_the_machine)
 {
     struct liveness l;
-    (void)state;
     pid_t pid = child(&l, false, sleeps);
     kill(pid, SIGSTOP);
     wait_for_state(pid);
@@ -196,11 +189,10 @@ static void the_time_is_that_of_the_machine(void **state)
     end(&l, pid);
 }
 
-static void one_under_a_debugger_is_not(void **state)
+TEST(one_under_a_debugger_is_not)
 {
     struct liveness l;
     int status;
-    (void)state;
     pid_t pid = child(&l, true, sleeps);
     wait_for_beat(&l, pid);
     if (ptrace(PTRACE_SEIZE, pid, NULL, NULL) || ptrace(PTRACE_INTERRUPT, pid, NULL, NULL)) {
@@ -212,17 +204,4 @@ static void one_under_a_debugger_is_not(void **state)
     end(&l, pid);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_that_stops_is_frozen),
-        cmocka_unit_test(one_whose_stop_was_reported_has_half_a_second),
-        cmocka_unit_test(one_that_was_stopped_with_the_launcher_is_not),
-        cmocka_unit_test(a_heart_beats_at_its_pace),
-        cmocka_unit_test(one_that_works_or_waits_is_not),
-        cmocka_unit_test(one_without_a_heartbeat_any_more_is),
-        cmocka_unit_test(the_time_is_that_of_the_machine),
-        cmocka_unit_test(one_under_a_debugger_is_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -10,9 +10,8 @@ static void set(const char *name, const char *value)
         unsetenv(name);
 }
 
-static void test_devices_are_counted_as_cuda_does(void **state)
+TEST(test_devices_are_counted_as_cuda_does)
 {
-    (void)state;
     static const struct {
         const char *cuda, *nvidia, *ze;
         int n;
@@ -36,10 +35,4 @@ static void test_devices_are_counted_as_cuda_does(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_devices_are_counted_as_cuda_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -45,10 +45,9 @@ static void end(struct manager *m)
         unlink(m->name);
 }
 
-static void test_each_state_is_told_once(void **state)
+TEST(test_each_state_is_told_once)
 {
     static const char loading[] = "loading", serving[] = "serving", stop[] = "stop";
-    (void)state;
     for (int abstract = 0; abstract < 2; abstract++) {
         struct manager m = {0};
         listens(&m, abstract);
@@ -81,9 +80,8 @@ static void watchdog(struct manager *m, const char *usec, long pid)
     m->n.status = "";
 }
 
-static void test_the_watchdog_is_told_twice_in_its_time(void **state)
+TEST(test_the_watchdog_is_told_twice_in_its_time)
 {
-    (void)state;
     struct manager m = {0};
     listens(&m, false);
     watchdog(&m, "4000000", (long)getpid());
@@ -108,9 +106,8 @@ static void test_the_watchdog_is_told_twice_in_its_time(void **state)
     }
 }
 
-static void test_what_was_not_taken_is_sent_again(void **state)
+TEST(test_what_was_not_taken_is_sent_again)
 {
-    (void)state;
     struct manager m = {0};
     listens(&m, false);
     unlink(m.name);
@@ -124,9 +121,8 @@ static void test_what_was_not_taken_is_sent_again(void **state)
 }
 
 /* The launcher sleeps until `due`: an attempt that failed is not repeated without a pause. */
-static void test_a_manager_that_is_away_is_tried_after_a_pause(void **state)
+TEST(test_a_manager_that_is_away_is_tried_after_a_pause)
 {
-    (void)state;
     struct manager m = {0};
     listens(&m, false);
     watchdog(&m, "4000000", (long)getpid());
@@ -140,9 +136,8 @@ static void test_a_manager_that_is_away_is_tried_after_a_pause(void **state)
     end(&m);
 }
 
-static void test_without_an_address_nothing_is_sent(void **state)
+TEST(test_without_an_address_nothing_is_sent)
 {
-    (void)state;
     char too_long[200] = "NOTIFY_SOCKET=/";
     memset(too_long + 15, 'x', 150);
     char *const wrong[] = {"NOTIFY_SOCKET=", "NOTIFY_SOCKET=run/x", "NOTIFY_SOCKET=/", too_long,
@@ -158,14 +153,4 @@ static void test_without_an_address_nothing_is_sent(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_state_is_told_once),
-        cmocka_unit_test(test_the_watchdog_is_told_twice_in_its_time),
-        cmocka_unit_test(test_what_was_not_taken_is_sent_again),
-        cmocka_unit_test(test_a_manager_that_is_away_is_tried_after_a_pause),
-        cmocka_unit_test(test_without_an_address_nothing_is_sent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -67,10 +67,9 @@ static const char *env(const struct command *c, const char *name)
     return found;
 }
 
-static void a_shard_of_many(void **state)
+TEST(a_shard_of_many)
 {
     struct fixture f;
-    (void)state;
     given(&f, "--model-id m --num-shard 4 --dtype bfloat16 --max-total-tokens 4096 --cuda-graphs "
               "0,8,4 --rope-factor 2 "
               "--enable-prefill-logprobs --trust-remote-code --lora-adapters a,b=/x");
@@ -108,10 +107,9 @@ static void a_shard_of_many(void **state)
 /* The router is given the address of the draft shards, the shards verify drafts and leave it a
  * quarter of the cores.
  */
-static void a_draft_model(void **state)
+TEST(a_draft_model)
 {
     struct fixture f;
-    (void)state;
     given(&f, "--model-id m --draft-model-id small");
     assert_int_equal(f.plan.n_sources, 2);
     assert_string_equal(f.plan.sources[1].id, "small");
@@ -135,12 +133,11 @@ static void a_draft_model(void **state)
 }
 
 /* It shares the launch, and nothing that was said of the first model alone. */
-static void another_model(void **state)
+TEST(another_model)
 {
     struct fixture f;
     struct config cfg;
     struct plan other;
-    (void)state;
     given(&f, "--model-id m --revision r --dtype float16 --rope-factor 2 --rope-scaling linear "
               "--lora-adapters a --max-total-tokens 300");
     plan_other(&f.plan, "other", "/tmp/x", "g", &cfg, &f.arena, &other);
@@ -159,13 +156,12 @@ static void another_model(void **state)
 }
 
 /* The same model with its part of the machine; the router is told of all. */
-static void replicas(void **state)
+TEST(replicas)
 {
     struct fixture f;
     struct config cfg;
     struct plan one;
     struct share near = {0}, far = {.devices = "2,3"};
-    (void)state;
     given(&f, "--model-id m --replicas 2 --num-shard 2 --lora-adapters a --replica-address "
               "127.0.0.1:8000,127.0.0.1:8001");
     for (int i = 8; i < 14; i++)
@@ -200,7 +196,7 @@ static void replicas(void **state)
 }
 
 /* Only under the launcher of all ranks, and as long as loading may take. */
-static void shards_that_may_come_back(void **state)
+TEST(shards_that_may_come_back)
 {
     static const struct {
         const char *line, *timeout;
@@ -211,7 +207,6 @@ static void shards_that_may_come_back(void **state)
         {"--model-id m --max-shard-restarts 0", NULL},
         {"--model-id m --num-shard 2 --nnodes 2 --master-addr ::1", "600"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct fixture f;
         given(&f, cases[i].line);
@@ -225,10 +220,9 @@ static void shards_that_may_come_back(void **state)
     }
 }
 
-static void what_is_inherited(void **state)
+TEST(what_is_inherited)
 {
     struct fixture f;
-    (void)state;
     given(&f, "--model-id m --cuda-graphs 0");
     assert_int_equal(plan_shard(&f.plan, 0, &f.cmd, &f.e), 0);
     assert_string_equal(env(&f.cmd, "PATH"), "/bin");
@@ -245,10 +239,9 @@ static void what_is_inherited(void **state)
     end(&f);
 }
 
-static void the_router(void **state)
+TEST(the_router)
 {
     struct fixture f;
-    (void)state;
     given(&f, "--model-id m --port 8080 --hostname ::1 --api-key secret --max-input-tokens 7 "
               "--max-batch-size 3 "
               "--cors-allow-origin http://a,http://b --otlp-endpoint http://c:4318 "
@@ -281,10 +274,9 @@ static void the_router(void **state)
     end(&f);
 }
 
-static void the_download(void **state)
+TEST(the_download)
 {
     struct fixture f;
-    (void)state;
     given(&f,
           "--model-id org/m --revision v2 --huggingface-hub-cache /data --weights-cache-override "
           "/w --lora-adapters a/b,c/d@v1,x=e/f@v3");
@@ -309,11 +301,10 @@ static void the_download(void **state)
     end(&f);
 }
 
-static void sockets(void **state)
+TEST(sockets)
 {
     struct fixture f;
     char line[300] = "--model-id m --shard-uds-path /";
-    (void)state;
     given(&f, "--model-id m --shard-uds-path unix:///run/x --threads 3 --num-shard 2");
     assert_string_equal(plan_socket(&f.plan, 1), "/run/x-1");
     assert_string_equal(plan_first_address(&f.cfg, &f.arena), "unix:/run/x-0");
@@ -328,10 +319,9 @@ static void sockets(void **state)
     end(&f);
 }
 
-static void no_memory_is_an_error(void **state)
+TEST(no_memory_is_an_error)
 {
     struct fixture f;
-    (void)state;
     given(&f, "--model-id m");
     size_t limit = 1;
     for (int rc = -1; rc != 0; limit += 100) {
@@ -348,10 +338,9 @@ static void no_memory_is_an_error(void **state)
 }
 
 /* Machine 1 of 2 starts the ranks of the second half; the cores are its own. */
-static void a_shard_of_another_machine(void **state)
+TEST(a_shard_of_another_machine)
 {
     struct fixture f;
-    (void)state;
     given(&f, "--model-id m --num-shard 4 --nnodes 2 --node-rank 1 --master-addr node0 "
               "--rendezvous-timeout 30 --cluster-secret-file /run/secret");
     assert_int_equal(f.plan.first, 2);
@@ -370,10 +359,9 @@ static void a_shard_of_another_machine(void **state)
     end(&f);
 }
 
-static void a_dry_run(void **state)
+TEST(a_dry_run)
 {
     struct fixture f;
-    (void)state;
     given(&f, "--model-id m --num-shard 2 --max-batch-prefill-tokens 77 --dry-run");
     assert_int_equal(plan_dry_run(&f.plan, 1, &f.cmd, &f.e), 0);
     assert_string_equal(f.cmd.argv.v[1], "serve");
@@ -385,21 +373,4 @@ static void a_dry_run(void **state)
     end(&f);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_shard_of_many),
-        cmocka_unit_test(a_shard_of_another_machine),
-        cmocka_unit_test(another_model),
-        cmocka_unit_test(replicas),
-        cmocka_unit_test(shards_that_may_come_back),
-        cmocka_unit_test(a_draft_model),
-        cmocka_unit_test(what_is_inherited),
-        cmocka_unit_test(the_router),
-        cmocka_unit_test(the_download),
-        cmocka_unit_test(sockets),
-        cmocka_unit_test(a_dry_run),
-        cmocka_unit_test(no_memory_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

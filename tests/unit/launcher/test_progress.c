@@ -3,11 +3,10 @@
 #include "tests/unit/test.h"
 #include <string.h>
 
-static void a_bar_fits_its_line(void **state)
+TEST(a_bar_fits_its_line)
 {
     struct startup_view v = {.phase = STARTUP_WEIGHTS, .percent = 50, .left = 12};
     char out[80];
-    (void)state;
     progress_bar(&v, 79, out, sizeof(out));
     assert_string_equal(out,
                         "loading [###############               ] weights 50 %, about 12 s left");
@@ -21,11 +20,10 @@ static void a_bar_fits_its_line(void **state)
     assert_int_equal(strlen(out), 12);
 }
 
-static void children_share_the_board(void **state)
+TEST(children_share_the_board)
 {
     struct progress p;
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(progress_init(&p, 2, 2, &e), 0);
     startup_begin(p.board, 2, STARTUP_CONFIG);
     startup_begin(p.board, 3, STARTUP_CONFIG);
@@ -34,11 +32,4 @@ static void children_share_the_board(void **state)
     progress_free(&p);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bar_fits_its_line),
-        cmocka_unit_test(children_share_the_board),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -16,11 +16,10 @@ static void put(const char *folder, const char *name, const char *text)
     fclose(f);
 }
 
-static void each_refusal_is_said_once(void **state)
+TEST(each_refusal_is_said_once)
 {
     char folder[] = "/tmp/refused-XXXXXX", list[128];
     struct refused r;
-    (void)state;
     assert_non_null(mkdtemp(folder));
     snprintf(list, sizeof(list), "%s/list", folder);
     const struct cgroup_place at = {list, folder};
@@ -40,11 +39,10 @@ static void each_refusal_is_said_once(void **state)
 
 /* A kill that was counted belongs to the next process that SIGKILL ended, unless that takes long.
  */
-static void kills_for_lack_of_memory_are_claimed_once(void **state)
+TEST(kills_for_lack_of_memory_are_claimed_once)
 {
     char folder[] = "/tmp/refused-XXXXXX", list[128];
     struct refused r;
-    (void)state;
     assert_non_null(mkdtemp(folder));
     snprintf(list, sizeof(list), "%s/list", folder);
     const struct cgroup_place at = {list, folder};
@@ -67,13 +65,12 @@ static void kills_for_lack_of_memory_are_claimed_once(void **state)
 }
 
 /* A new thread would get a stack that does not fit. Sanitizers need memory for it, too. */
-static void a_thread_that_cannot_start_is_noticed(void **state)
+TEST(a_thread_that_cannot_start_is_noticed)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip();
 #endif
     struct rlimit all, few;
-    (void)state;
     assert_int_equal(getrlimit(RLIMIT_AS, &all), 0);
     few = (struct rlimit){1, all.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_AS, &few), 0);
@@ -83,12 +80,4 @@ static void a_thread_that_cannot_start_is_noticed(void **state)
     assert_false(refused_try());
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thread_that_cannot_start_is_noticed),
-        cmocka_unit_test(each_refusal_is_said_once),
-        cmocka_unit_test(kills_for_lack_of_memory_are_claimed_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -10,11 +10,10 @@ static void collect(void *arg, const char *line, size_t n)
     buf_ch(arg, '|');
 }
 
-static void every_cut_gives_the_same_lines(void **state)
+TEST(every_cut_gives_the_same_lines)
 {
     static const char text[] = "one\ntwo\r\n\n{\"a\": 1}\nlast";
     static struct relog r;
-    (void)state;
     for (size_t a = 0; a < sizeof(text); a++)
         for (size_t b = a; b < sizeof(text); b++) {
             struct buf got = BUF_INIT;
@@ -28,12 +27,11 @@ static void every_cut_gives_the_same_lines(void **state)
         }
 }
 
-static void a_line_without_end_costs_no_memory(void **state)
+TEST(a_line_without_end_costs_no_memory)
 {
     static struct relog r;
     static char much[10000];
     struct buf got = BUF_INIT;
-    (void)state;
     memset(much, 'x', sizeof(much));
     for (int i = 0; i < 50; i++)
         relog_feed(&r, much, sizeof(much), collect, &got);
@@ -43,11 +41,10 @@ static void a_line_without_end_costs_no_memory(void **state)
     buf_free(&got);
 }
 
-static void a_line_of_just_the_limit_is_whole(void **state)
+TEST(a_line_of_just_the_limit_is_whole)
 {
     static struct relog r;
     static char line[RELOG_LINE_MAX];
-    (void)state;
     memset(line, 'x', sizeof(line));
     for (size_t n = RELOG_LINE_MAX - 12; n < RELOG_LINE_MAX; n++) {
         struct buf got = BUF_INIT;
@@ -62,10 +59,9 @@ static void a_line_of_just_the_limit_is_whole(void **state)
 
 static void note(struct relog_last *l, const char *line) { relog_note(l, line, strlen(line)); }
 
-static void last_words(void **state)
+TEST(last_words)
 {
     struct relog_last l = {0};
-    (void)state;
     assert_string_equal(relog_words(&l), "");
     note(&l, "{\"level\":\"INFO\",\"fields\":{\"message\":\"fine\"}}");
     assert_string_equal(relog_words(&l), "");
@@ -80,13 +76,4 @@ static void last_words(void **state)
     assert_string_equal(relog_words(&l), "no such file");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_cut_gives_the_same_lines),
-        cmocka_unit_test(a_line_without_end_costs_no_memory),
-        cmocka_unit_test(a_line_of_just_the_limit_is_whole),
-        cmocka_unit_test(last_words),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -23,11 +23,10 @@ static void expect(const char *all, const char *const *nodes, uint32_t n_nodes, 
     }
 }
 
-static void cores_are_dealt_out(void **state)
+TEST(cores_are_dealt_out)
 {
     static const char *const two[] = {"0-7,16-23", "8-15,24-31"}, *const four[] = {"0-1", "2-3",
                                                                                    "4-5", "6-7"};
-    (void)state;
     expect("0-31", two, 2, 2, two);
     expect("0-31", two, 2, 4,
            (const char *const[]){"0-7", "8-15", "16-23", "24-31"}); /* not evenly: by number */
@@ -39,11 +38,10 @@ static void cores_are_dealt_out(void **state)
     expect("0", NULL, 0, 2, (const char *const[]){"", ""}); /* too few: none is pinned */
 }
 
-static void lists_of_the_kernel(void **state)
+TEST(lists_of_the_kernel)
 {
     static const char *const bad[] = {"a", "1-", "-1", "1,,2", "1-2-3", "99999", "1 2"};
     cpu_set_t s;
-    (void)state;
     assert_true(share_parse_cores("0-2,5\n", &s));
     assert_int_equal(CPU_COUNT(&s), 4);
     assert_true(share_parse_cores("\n", &s)); /* a node without cores */
@@ -51,10 +49,9 @@ static void lists_of_the_kernel(void **state)
         assert_false(share_parse_cores(bad[i], &s));
 }
 
-static void devices_are_dealt_out(void **state)
+TEST(devices_are_dealt_out)
 {
     char out[16];
-    (void)state;
     assert_true(share_devices("0,1,2,3", 2, 0, out, sizeof(out)));
     assert_string_equal(out, "0,1");
     assert_true(share_devices("0,1,2,3", 2, 1, out, sizeof(out)));
@@ -66,12 +63,4 @@ static void devices_are_dealt_out(void **state)
     assert_false(share_devices("GPU-0123456789abcdef", 1, 0, out, sizeof(out)));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cores_are_dealt_out),
-        cmocka_unit_test(lists_of_the_kernel),
-        cmocka_unit_test(devices_are_dealt_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -35,9 +35,8 @@ static int run(const char *script, char *said, size_t max)
 
 /* Control-C reaches all of the terminal's group, which a child is in until it has its own. The
  * launcher blocks these signals, and a child begins with its mask. */
-static void a_signal_before_a_child_has_its_group_does_not_end_it(void **state)
+TEST(a_signal_before_a_child_has_its_group_does_not_end_it)
 {
-    (void)state;
     char said[64];
     sigset_t all, was;
     const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
@@ -55,9 +54,8 @@ static void a_signal_before_a_child_has_its_group_does_not_end_it(void **state)
 }
 
 /* As under nohup. */
-static void what_is_ignored_stays_ignored_and_the_rest_ends_a_child(void **state)
+TEST(what_is_ignored_stays_ignored_and_the_rest_ends_a_child)
 {
-    (void)state;
     char said[64];
     void (*was)(int) = signal(SIGHUP, SIG_IGN);
     assert_int_equal(run("kill -HUP $$; echo on", said, sizeof(said)), 0);
@@ -70,10 +68,6 @@ static void what_is_ignored_stays_ignored_and_the_rest_ends_a_child(void **state
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_signal_before_a_child_has_its_group_does_not_end_it),
-        cmocka_unit_test(what_is_ignored_stays_ignored_and_the_rest_ends_a_child),
-    };
     pthread_atfork(NULL, NULL, in_child);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -13,10 +13,9 @@ static struct options_words words_of(const struct serve_config *c, enum kv_dtype
     return w;
 }
 
-static void options_are_flags(void **state)
+TEST(options_are_flags)
 {
     struct serve_config c = {.watermark_gamma = 0.5, .watermark_delta = 2, .rope_factor = 1};
-    (void)state;
     assert_string_equal(words_of(&c, KV_BF16).options,
                         "--kv-cache-dtype bfloat16 --activations exact --watermark-gamma 0.5 "
                         "--watermark-delta 2");
@@ -33,10 +32,4 @@ static void options_are_flags(void **state)
     assert_non_null(strstr(words_of(&c, KV_F32).options, " --pooling mean"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_are_flags),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

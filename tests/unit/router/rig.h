@@ -9,13 +9,12 @@
 #include "router/embed/embedder.h"
 #include "router/http/traffic.h"
 #include "router/metrics.h"
+#include "tests/unit/test.h"
 #include <arpa/inet.h>
 #include <math.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +22,6 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define UNUSED __attribute__((unused)) /* a test uses what it needs */
 

@@ -1,12 +1,8 @@
 /* Texts that may hold calls: free outside the markers, an instance of the schema inside. */
 #include "common/constraint/constraint.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "tests/unit/test.h"
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const char spec[] =
     "{\"open\":\"<tool_call>\",\"close\":\"</tool_call>\",\"schema\":{\"anyOf\":["
@@ -38,17 +34,15 @@ static int plain(const char *text) { return read_text(CONSTRAINT_NO_REASONING, t
 #define F1  "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\": 1}}\n</tool_call>"
 #define ANY "<tool_call>{\"name\":\"any\",\"arguments\":{\"x\":[1,{\"y\":null}]}}</tool_call>"
 
-static void text_is_free(void **state)
+TEST(text_is_free)
 {
-    (void)state;
     assert_int_equal(plain(""), 1);
     assert_int_equal(plain("Hello {\"name\": 1} </tool_call> <tool <tool_call <<tool_cal"), 1);
     assert_int_equal(plain("gr\xc3\xbc\xc3\x9f\x65\n\n"), 1);
 }
 
-static void calls_are_of_the_schema(void **state)
+TEST(calls_are_of_the_schema)
 {
-    (void)state;
     assert_int_equal(plain(F1), 1);
     assert_int_equal(plain("I look. <" F1 " and " ANY "\n" F1 ". Done <tool"), 1);
     assert_int_equal(plain("I look. <tool_call>"), 0);
@@ -62,9 +56,8 @@ static void calls_are_of_the_schema(void **state)
     assert_int_equal(plain(F1 "<tool_call>x"), -1);
 }
 
-static void reasoning_comes_first(void **state)
+TEST(reasoning_comes_first)
 {
-    (void)state;
     assert_int_equal(read_text(CONSTRAINT_REASONS, "<tool_call>or not</think>" F1), 1);
     assert_int_equal(read_text(CONSTRAINT_REASONS, "Hm.</think><tool_call>or not"), -1);
     assert_int_equal(read_text(CONSTRAINT_MAY_REASON, "<think>Hm.</think>Well. " F1), 1);
@@ -99,7 +92,7 @@ static int read_or(enum constraint_reasoning reasoning, const char *ways, const 
     return rc;
 }
 
-static void an_answer_of_a_format_or_calls(void **state)
+TEST(an_answer_of_a_format_or_calls)
 {
     static const char marked[] =
         "\"ways\":[{\"open\":\"<c>\",\"close\":\"</c>\",\"around\":[\"<all>\","
@@ -108,7 +101,6 @@ static void an_answer_of_a_format_or_calls(void **state)
     static const char bare[] = "\"ways\":[{" CALL_OF_F "}]";
     static const char f[] = "<c>{\"name\": \"f\", \"arguments\": {\"x\": true}}</c>";
     char text[400];
-    (void)state;
     const char *const ways[] = {marked, open, bare};
     for (int i = 0; i < 3; i++) {
         assert_int_equal(read_or(CONSTRAINT_NO_REASONING, ways[i], "{\"n\":1}"), 1);
@@ -130,7 +122,7 @@ static void an_answer_of_a_format_or_calls(void **state)
     assert_int_equal(read_or(CONSTRAINT_REASONS, open, "Hm</think>\n<c>"), 1);
 }
 
-static void an_answer_or_calls_in_channels(void **state)
+TEST(an_answer_or_calls_in_channels)
 {
     static const char spec_of[] = CALL_OF_F;
     static const char thought[] = "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant";
@@ -147,7 +139,6 @@ static void an_answer_or_calls_in_channels(void **state)
         {"<|channel|>commentary<|message|>", -1},
     };
     char text[300];
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(read_or(CONSTRAINT_CHANNEL_CALLS, spec_of, cases[i].text), cases[i].ends);
         snprintf(text, sizeof(text), "%s%s", thought, cases[i].text);
@@ -155,7 +146,7 @@ static void an_answer_or_calls_in_channels(void **state)
     }
 }
 
-static void what_is_no_such_thing_is_refused(void **state)
+TEST(what_is_no_such_thing_is_refused)
 {
     static const char *const bad[] = {
         "",
@@ -166,7 +157,6 @@ static void what_is_no_such_thing_is_refused(void **state)
         "{\"open\":\"\",\"close\":\">\",\"schema\":{}}",
         "{\"open\":\"<\",\"close\":\">\",\"schema\":{\"type\":\"none\"}}"};
     struct err e = ERR_INIT;
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         assert_null(constraint_new(CONSTRAINT_CALLS, bad[i], strlen(bad[i]), &e));
         assert_true(e.msg[0]);
@@ -186,15 +176,4 @@ static void what_is_no_such_thing_is_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_is_free),
-        cmocka_unit_test(calls_are_of_the_schema),
-        cmocka_unit_test(reasoning_comes_first),
-        cmocka_unit_test(an_answer_of_a_format_or_calls),
-        cmocka_unit_test(an_answer_or_calls_in_channels),
-        cmocka_unit_test(what_is_no_such_thing_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -6,9 +6,8 @@
 #define FINAL   "<|channel|>final<|message|>"
 #define THOUGHT "<|channel|>analysis<|message|>so <| {\"n\" <|en|><|end|><|start|>assistant"
 
-static void a_call_is_a_message_to_its_function(void **state)
+TEST(a_call_is_a_message_to_its_function)
 {
-    (void)state;
     static const char schema[] =
         "{\"$defs\":{\"f\":{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"}},"
         "\"required\":[\"n\"]},\"g\":{\"type\":\"object\",\"additionalProperties\":false}},"
@@ -47,9 +46,8 @@ static void a_call_is_a_message_to_its_function(void **state)
                                           strlen(wrong[i]), &e));
 }
 
-static void a_constraint_begins_behind_reasoning(void **state)
+TEST(a_constraint_begins_behind_reasoning)
 {
-    (void)state;
     static const struct {
         enum constraint_reasoning reasoning;
         const char *text;
@@ -106,9 +104,8 @@ static void a_constraint_begins_behind_reasoning(void **state)
 #define J           CONSTRAINT_JSON_SCHEMA
 #define CHECK(rows) check_texts(ROWS(rows))
 
-static void patterns_describe_the_whole_answer(void **state)
+TEST(patterns_describe_the_whole_answer)
 {
-    (void)state;
     static const struct row rows[] = {
         {R, "ab?c+(x|yz)*", {"ac", "abccxyzx"}, {"ab", "abcxy", "xac", ""}},
         {R, "^\\d{3}-\\d{4}$", {"123-4567"}, {"12-4567", "123-45678"}},
@@ -142,9 +139,8 @@ static void patterns_describe_the_whole_answer(void **state)
     CHECK(rows);
 }
 
-static void values_of_each_type(void **state)
+TEST(values_of_each_type)
 {
-    (void)state;
     static const struct row rows[] = {
         {J, "{\"type\":\"null\"}", {"null"}, {"", "nul", "true"}},
         {J, "{\"type\":[\"boolean\",\"null\"]}", {"true", "false", "null"}, {"1"}},
@@ -178,9 +174,8 @@ static void values_of_each_type(void **state)
     CHECK(rows);
 }
 
-static void numbers_keep_their_bounds(void **state)
+TEST(numbers_keep_their_bounds)
 {
-    (void)state;
     static const struct row rows[] = {
         {J,
          "{\"type\":\"integer\",\"minimum\":-5,\"maximum\":105}",
@@ -214,9 +209,8 @@ static void numbers_keep_their_bounds(void **state)
     CHECK(rows);
 }
 
-static void strings_keep_length_pattern_and_format(void **state)
+TEST(strings_keep_length_pattern_and_format)
 {
-    (void)state;
     static const struct row rows[] = {
         {J,
          "{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}",
@@ -247,9 +241,8 @@ static void strings_keep_length_pattern_and_format(void **state)
     CHECK(rows);
 }
 
-static void objects_come_in_declared_order(void **state)
+TEST(objects_come_in_declared_order)
 {
-    (void)state;
     static const struct row rows[] = {
         {J,
          "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":"
@@ -290,9 +283,8 @@ static void objects_come_in_declared_order(void **state)
     CHECK(rows);
 }
 
-static void alternatives_and_references(void **state)
+TEST(alternatives_and_references)
 {
-    (void)state;
     static const struct row rows[] = {
         {J,
          "{\"anyOf\":[{\"type\":\"integer\"},{\"type\":\"string\",\"maxLength\":1}]}",
@@ -332,9 +324,8 @@ static void alternatives_and_references(void **state)
     CHECK(rows);
 }
 
-static void what_cannot_be_promised_is_refused_by_name(void **state)
+TEST(what_cannot_be_promised_is_refused_by_name)
 {
-    (void)state;
     static const struct {
         enum constraint_kind kind;
         const char *text, *says;
@@ -389,9 +380,8 @@ static void what_cannot_be_promised_is_refused_by_name(void **state)
     }
 }
 
-static void an_ordered_one_is_waited_for(void **state)
+TEST(an_ordered_one_is_waited_for)
 {
-    (void)state;
     struct err e = ERR_INIT;
     uint32_t mask[1];
     struct token_set *set = token_set_new((struct token_text[]){{"a", 1}, {"b", 1}}, 2, NULL, 0);
@@ -412,9 +402,8 @@ static void an_ordered_one_is_waited_for(void **state)
 }
 
 /* Nesting costs stack; where it is bounded, what is inside the bounds must fit. */
-static void deep_ones_fit_the_stack_or_are_refused(void **state)
+TEST(deep_ones_fit_the_stack_or_are_refused)
 {
-    (void)state;
     static const struct {
         enum constraint_kind kind;
         int times;
@@ -452,9 +441,8 @@ static void deep_ones_fit_the_stack_or_are_refused(void **state)
 }
 
 /* Each is small on the wire and would take seconds, were compiling not bounded. */
-static void large_constraints_are_refused_soon(void **state)
+TEST(large_constraints_are_refused_soon)
 {
-    (void)state;
     static const char *const says[] = {"pattern: too complex at byte",
                                        "too complex at byte 1 at `#/allOf/", "too much memory",
                                        "too complex at `#/anyOf/"};
@@ -497,9 +485,8 @@ static void large_constraints_are_refused_soon(void **state)
 }
 
 /* The work that is allowed grows with the text. */
-static void long_lists_are_compiled(void **state)
+TEST(long_lists_are_compiled)
 {
-    (void)state;
     struct buf b = BUF_INIT;
     struct err e = ERR_INIT;
     for (int i = 0; i < 10000; i++)
@@ -522,22 +509,4 @@ static void long_lists_are_compiled(void **state)
     buf_free(&b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_constraint_begins_behind_reasoning),
-        cmocka_unit_test(a_call_is_a_message_to_its_function),
-        cmocka_unit_test(patterns_describe_the_whole_answer),
-        cmocka_unit_test(values_of_each_type),
-        cmocka_unit_test(numbers_keep_their_bounds),
-        cmocka_unit_test(strings_keep_length_pattern_and_format),
-        cmocka_unit_test(objects_come_in_declared_order),
-        cmocka_unit_test(alternatives_and_references),
-        cmocka_unit_test(what_cannot_be_promised_is_refused_by_name),
-        cmocka_unit_test(an_ordered_one_is_waited_for),
-        cmocka_unit_test(deep_ones_fit_the_stack_or_are_refused),
-        cmocka_unit_test(large_constraints_are_refused_soon),
-        cmocka_unit_test(long_lists_are_compiled),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -7,9 +7,8 @@
 #define G CONSTRAINT_GBNF
 #define L CONSTRAINT_LARK
 
-static void gbnf_as_llama_cpp_writes_it(void **state)
+TEST(gbnf_as_llama_cpp_writes_it)
 {
-    (void)state;
     static const struct row rows[] = {
         {G, "root ::= \"yes\" | \"no\"", {"yes", "no"}, {"", "yesno", "maybe"}},
         {G, "root ::= [0-9]{2,3} # digits\n", {"12", "123"}, {"1", "1234"}},
@@ -42,9 +41,8 @@ static void gbnf_as_llama_cpp_writes_it(void **state)
     check_texts(ROWS(rows));
 }
 
-static void lark_as_vllm_takes_it(void **state)
+TEST(lark_as_vllm_takes_it)
 {
-    (void)state;
     static const struct row rows[] = {
         {L, "start: \"yes\" | \"no\"", {"yes", "no"}, {"maybe", ""}},
         {L,
@@ -94,9 +92,8 @@ static void lark_as_vllm_takes_it(void **state)
     check_texts(ROWS(rows));
 }
 
-static void what_they_cannot_say_is_refused_by_name(void **state)
+TEST(what_they_cannot_say_is_refused_by_name)
 {
-    (void)state;
     static const struct refused rows[] = {
         {G, "root ::= a", "undefined rule `a`"},
         {G, "a ::= \"x\"", "undefined rule `root`"},
@@ -134,9 +131,8 @@ static void what_they_cannot_say_is_refused_by_name(void **state)
 }
 
 /* Nested groups, ten thousand rules, a rule that multiplies: an answer soon, whatever it is. */
-static void large_ones_are_taken_or_refused(void **state)
+TEST(large_ones_are_taken_or_refused)
 {
-    (void)state;
     size_t n = 200000, at = 0;
     char *text = malloc(n + 64);
     struct err e = ERR_INIT;
@@ -162,9 +158,8 @@ static void large_ones_are_taken_or_refused(void **state)
 }
 
 /* e = e op e: a state does not grow with the operators before it. */
-static void ambiguous_recursion_has_few_states(void **state)
+TEST(ambiguous_recursion_has_few_states)
 {
-    (void)state;
     enum { OPERATORS = 2000 };
     static const char *const of[] = {
         "root ::= e\ne ::= e \"+\" e | e \"*\" e | \"(\" e \")\" | [0-9]",
@@ -219,11 +214,7 @@ static void *nest_a_text(void *arg)
     return arg;
 }
 
-static void a_nested_text_needs_no_stack(void **state)
-{
-    (void)state;
-    in_a_stack_of_4_mib(nest_a_text, NULL);
-}
+TEST(a_nested_text_needs_no_stack) { in_a_stack_of_4_mib(nest_a_text, NULL); }
 
 static void *nest_counts(void *text)
 {
@@ -234,11 +225,10 @@ static void *nest_counts(void *text)
 }
 
 /* Rules, groups and counts multiply. */
-static void nested_counts_need_no_stack(void **state)
+TEST(nested_counts_need_no_stack)
 {
     enum { RULES = 8, DEEP = 99 };
     struct buf b = BUF_INIT;
-    (void)state;
     for (int r = 0; r < RULES; r++) {
         buf_fmt(&b, r ? "\nr%d ::= " : "root ::= ", r);
         for (int i = 0; i < DEEP; i++)
@@ -254,16 +244,4 @@ static void nested_counts_need_no_stack(void **state)
     buf_free(&b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gbnf_as_llama_cpp_writes_it),
-        cmocka_unit_test(lark_as_vllm_takes_it),
-        cmocka_unit_test(what_they_cannot_say_is_refused_by_name),
-        cmocka_unit_test(large_ones_are_taken_or_refused),
-        cmocka_unit_test(ambiguous_recursion_has_few_states),
-        cmocka_unit_test(a_nested_text_needs_no_stack),
-        cmocka_unit_test(nested_counts_need_no_stack),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -11,9 +11,8 @@
     "{\"$ref\":\"#/$defs/t\",\"$defs\":{\"t\":{\"type\":\"array\",\"items\":{\"$ref\":"            \
     "\"#/$defs/t\"}}}}"
 
-static void a_line_break_comes_with_its_indentation(void **state)
+TEST(a_line_break_comes_with_its_indentation)
 {
-    (void)state;
     static const struct row rows[] = {
         {J,
          SCHEMA,
@@ -41,10 +40,4 @@ static void a_line_break_comes_with_its_indentation(void **state)
     check_texts(ROWS(rows));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_break_comes_with_its_indentation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -58,9 +58,8 @@ static int masks(enum constraint_kind kind, const char *form, const char *text,
     return n;
 }
 
-static void a_mask_is_right_or_an_error(void **state)
+TEST(a_mask_is_right_or_an_error)
 {
-    (void)state;
     static const struct {
         enum constraint_kind kind;
         const char *form, *text;
@@ -89,8 +88,4 @@ static void a_mask_is_right_or_an_error(void **state)
     token_set_free(set);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_mask_is_right_or_an_error)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

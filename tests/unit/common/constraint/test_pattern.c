@@ -9,9 +9,8 @@
 #define R CONSTRAINT_REGEX
 #define J CONSTRAINT_JSON_SCHEMA
 
-static void anchors_stand_anywhere(void **state)
+TEST(anchors_stand_anywhere)
 {
-    (void)state;
     static const struct row rows[] = {
         {R, "(^a$)", {"a"}, {"", "aa", "ba"}},
         {R, "(^a|b)c$", {"ac", "bc"}, {"c", "a"}},
@@ -29,9 +28,8 @@ static void anchors_stand_anywhere(void **state)
     check_texts(ROWS(rows));
 }
 
-static void word_boundaries_look_both_ways(void **state)
+TEST(word_boundaries_look_both_ways)
 {
-    (void)state;
     static const struct row rows[] = {
         {R, "\\bfoo\\b.*", {"foo", "foo bar", "foo!"}, {"foob", "foo_", "foo1 x"}},
         {R, "a\\b!\\Bx?", {"a!"}, {"a", "a!x"}},
@@ -55,9 +53,8 @@ static void word_boundaries_look_both_ways(void **state)
 }
 
 /* ECMA-262's names: \s has white space and line terminators beyond ASCII, \d and \w have not. */
-static void sets_and_escapes_of_ecma(void **state)
+TEST(sets_and_escapes_of_ecma)
 {
-    (void)state;
     static const struct row rows[] = {
         {R,
          "\\s",
@@ -82,9 +79,8 @@ static void sets_and_escapes_of_ecma(void **state)
     check_texts(ROWS(rows));
 }
 
-static void look_ahead_is_an_intersection(void **state)
+TEST(look_ahead_is_an_intersection)
 {
-    (void)state;
     static const struct row rows[] = {
         {R, "(?=.*\\d)(?=.*[a-z])[a-z0-9]{4,8}", {"abc1", "1abc"}, {"abcd", "1234", "ab1"}},
         {R, "(?!bad)[a-z]+", {"good", "ba"}, {"bad", "badly"}},
@@ -98,9 +94,8 @@ static void look_ahead_is_an_intersection(void **state)
     check_texts(ROWS(rows));
 }
 
-static void flags_change_what_characters_mean(void **state)
+TEST(flags_change_what_characters_mean)
 {
-    (void)state;
     static const struct row rows[] = {
         {R, "(?i)hello [A-C]", {"hello a", "HeLLo B"}, {"hello d"}},
         {R, "(?i:a)b", {"ab", "Ab"}, {"aB"}},
@@ -123,9 +118,8 @@ static void flags_change_what_characters_mean(void **state)
     check_texts(ROWS(rows));
 }
 
-static void what_is_not_regular_is_refused(void **state)
+TEST(what_is_not_regular_is_refused)
 {
-    (void)state;
     static const struct refused rows[] = {
         {R, "(?<=a)b", "look-behind"},
         {R, "(?<!a)b", "look-behind"},
@@ -142,7 +136,7 @@ static void what_is_not_regular_is_refused(void **state)
 }
 
 /* Counts within counts: PCRE2 has the same opinion of texts about as long as they allow. */
-static void nested_counts_mean_what_they_say(void **state)
+TEST(nested_counts_mean_what_they_say)
 {
     static const char *const patterns[] = {
         "(a{0,5}b{0,4}){0,14}",       "(a{1,6}){1,14}",          "((a?){4}b?){17}",
@@ -152,7 +146,6 @@ static void nested_counts_mean_what_they_say(void **state)
     uint32_t taken = 0, asked = 0;
     pcre2_match_context *limits = pcre2_match_context_create(NULL);
     pcre2_set_match_limit(limits, 20000);
-    (void)state;
     for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++) {
         int code;
         PCRE2_SIZE at;
@@ -192,13 +185,12 @@ static void nested_counts_mean_what_they_say(void **state)
 }
 
 /* A token of 64 letters after thousands of them costs no more than its share of work. */
-static void nested_counts_stay_small(void **state)
+TEST(nested_counts_stay_small)
 {
     static const char *const patterns[] = {
         "(a{1,100}){1,100}", "([a-z]{0,100}[0-9]{0,100}){0,1000}", "(((a?){100}){100}){100}",
         "((a{1,1000}b?){1,1000}c?){1,1000}"};
     char text[64];
-    (void)state;
     memset(text, 'a', sizeof(text));
     for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++) {
         struct err e = ERR_INIT;
@@ -224,13 +216,12 @@ static void *compile_deep(void *text)
 }
 
 /* Groups and quantifiers multiply. A thread has 2 MiB where `ulimit -s` is unlimited. */
-static void nested_repetitions_need_no_stack(void **state)
+TEST(nested_repetitions_need_no_stack)
 {
     enum { GROUPS = 199, QUANTIFIERS = 80 };
     char *text = calloc(GROUPS * (size_t)(2 + 2 * QUANTIFIERS) + 8, 1), *to = text;
     pthread_attr_t attr;
     pthread_t thread;
-    (void)state;
     memset(to, '(', GROUPS);
     to = stpcpy(to + GROUPS, "a\\b");
     for (int i = 0; i < GROUPS; i++) {
@@ -247,7 +238,7 @@ static void nested_repetitions_need_no_stack(void **state)
 }
 
 /* A text that took too much work is not called a wrong one. */
-static void too_much_work_is_said(void **state)
+TEST(too_much_work_is_said)
 {
     static const char pattern[] = "(((a|b)?c?){0,60}((a|c)?b?){0,60}){3}(.{0,70}(a|.b)){60}";
     const struct token_text a = {"a", 1};
@@ -255,7 +246,6 @@ static void too_much_work_is_said(void **state)
     struct err e = ERR_INIT;
     struct constraint *c = constraint_new(R, pattern, strlen(pattern), &e);
     char text[1 << 14];
-    (void)state;
     for (size_t i = 0; i < sizeof(text); i++)
         text[i] = "abc"[rand() % 3];
     assert_non_null(c);
@@ -270,19 +260,4 @@ static void too_much_work_is_said(void **state)
     token_set_free(tokens);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(anchors_stand_anywhere),
-        cmocka_unit_test(word_boundaries_look_both_ways),
-        cmocka_unit_test(sets_and_escapes_of_ecma),
-        cmocka_unit_test(look_ahead_is_an_intersection),
-        cmocka_unit_test(flags_change_what_characters_mean),
-        cmocka_unit_test(what_is_not_regular_is_refused),
-        cmocka_unit_test(nested_counts_mean_what_they_say),
-        cmocka_unit_test(nested_counts_stay_small),
-        cmocka_unit_test(nested_repetitions_need_no_stack),
-        cmocka_unit_test(too_much_work_is_said),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -232,9 +232,8 @@ static bool walk(const struct automaton *x, struct constraint *c, const struct t
     return true;
 }
 
-static void masks_are_those_of_the_plain_automaton(void **state)
+TEST(masks_are_those_of_the_plain_automaton)
 {
-    (void)state;
     static struct automaton x;
     const unsigned seed = test_seed(11);
     int checked = 0;
@@ -262,10 +261,4 @@ static void masks_are_those_of_the_plain_automaton(void **state)
     token_set_free(set);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(masks_are_those_of_the_plain_automaton),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

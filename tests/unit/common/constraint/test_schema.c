@@ -2,9 +2,8 @@
  */
 #include "tests/unit/common/constraint/quoted_rows.h"
 
-static void numbers_are_exact(void **state)
+TEST(numbers_are_exact)
 {
-    (void)state;
     static const struct row rows[] = {
         {"{'const':1234567890123456789}",
          {"1234567890123456789"},
@@ -42,9 +41,8 @@ static void numbers_are_exact(void **state)
     CHECK(rows);
 }
 
-static void a_nul_is_data(void **state)
+TEST(a_nul_is_data)
 {
-    (void)state;
     static const struct row rows[] = {
         {"{'const':'a\\u0000b'}", {"'a\\u0000b'"}, {"'a'", "'ab'", "'a\\u0000'"}},
         {"{'enum':['hello\\u0000there','x']}", {"'hello\\u0000there'", "'x'"}, {"'hello'"}},
@@ -57,9 +55,8 @@ static void a_nul_is_data(void **state)
     CHECK(rows);
 }
 
-static void formats_are_those_of_their_rfcs(void **state)
+TEST(formats_are_those_of_their_rfcs)
 {
-    (void)state;
     static const struct row rows[] = {
         {"{'type':'string','format':'date'}",
          {"'2024-02-29'", "'2000-02-29'", "'0999-12-31'", "'0004-02-29'", "'2023-02-28'"},
@@ -117,9 +114,8 @@ static void formats_are_those_of_their_rfcs(void **state)
 }
 
 /* Characters are counted, however many bytes their spelling has. */
-static void patterns_with_a_length(void **state)
+TEST(patterns_with_a_length)
 {
-    (void)state;
     static const struct row rows[] = {
         {"{'type':'string','pattern':'^[\\n\\u0001\\u00e9\\u6f22a]*$','minLength':2,'maxLength':3}",
          {"'\\n\\n'", "'\\u0001\\n\\u0001'", "'é漢a'", "'aa'"},
@@ -145,9 +141,8 @@ static void patterns_with_a_length(void **state)
     CHECK(rows);
 }
 
-static void what_says_nothing_is_passed_over(void **state)
+TEST(what_says_nothing_is_passed_over)
 {
-    (void)state;
     static const struct row rows[] = {
         {"{'type':'null','title':'t','x-vendor':{'a':1},'nonsense':[1],'markdownDescription':'x',"
          "'contentSchema':{'type':'x'},'$comment':'c'}",
@@ -164,9 +159,8 @@ static void what_says_nothing_is_passed_over(void **state)
     CHECK(rows);
 }
 
-static void objects_are_open_and_keywords_have_no_type(void **state)
+TEST(objects_are_open_and_keywords_have_no_type)
 {
-    (void)state;
     static const struct row rows[] = {
         {"{'properties':{'a':{'type':'integer'}}}",
          {"{}", "{'a':1}", "{'a':1,'z':[]}", "{'z':1}", "12", "[]"},
@@ -189,9 +183,8 @@ static void objects_are_open_and_keywords_have_no_type(void **state)
     CHECK(rows);
 }
 
-static void negations(void **state)
+TEST(negations)
 {
-    (void)state;
     static const struct row rows[] = {
         {"{'not':{'type':'integer'}}", {"1.5", "'a'", "null", "{}"}, {"1", "-3"}},
         {"{'not':{'type':['string','null']}}", {"1", "true"}, {"'a'", "null"}},
@@ -241,9 +234,8 @@ static void negations(void **state)
     CHECK(rows);
 }
 
-static void conditions_and_dependencies(void **state)
+TEST(conditions_and_dependencies)
 {
-    (void)state;
     static const struct row rows[] = {
         {"{'type':'object','properties':{'k':{'enum':['a','b']},'n':{'type':'integer'}},"
          "'required':['k'],'if':{'properties':{'k':{'const':'a'}}},'then':{'required':['n']},"
@@ -273,9 +265,8 @@ static void conditions_and_dependencies(void **state)
     CHECK(rows);
 }
 
-static void alternatives_that_overlap(void **state)
+TEST(alternatives_that_overlap)
 {
-    (void)state;
     static const struct row rows[] = {
         {"{'oneOf':[{'type':'integer'},{'minimum':2}]}", {"1", "2.5", "'a'"}, {"3", "1.5"}},
         {"{'type':'string','oneOf':[{'minLength':2},{'maxLength':4}]}",
@@ -292,9 +283,8 @@ static void alternatives_that_overlap(void **state)
     CHECK(rows);
 }
 
-static void lists(void **state)
+TEST(lists)
 {
-    (void)state;
     static const struct row rows[] = {
         {"{'type':'array','contains':{'type':'integer'}}",
          {"[1]", "['a',1]", "[1,2,'a']", "[ null, 3 ]"},
@@ -333,9 +323,8 @@ static void lists(void **state)
     CHECK(rows);
 }
 
-static void what_is_not_evaluated(void **state)
+TEST(what_is_not_evaluated)
 {
-    (void)state;
     static const struct row rows[] = {
         {"{'type':'object','properties':{'a':true},'unevaluatedProperties':false}",
          {"{}", "{'a':1}"},
@@ -362,9 +351,8 @@ static void what_is_not_evaluated(void **state)
     CHECK(rows);
 }
 
-static void references(void **state)
+TEST(references)
 {
-    (void)state;
     static const struct row rows[] = {
         {"{'$id':'http://x/root.json','$defs':{'a':{'$id':'inner/a.json','$defs':{'b':{'type':"
          "'null'}},'type':'integer'}},'properties':{'p':{'$ref':'inner/a.json'},'q':{'$ref':"
@@ -386,9 +374,8 @@ static void references(void **state)
 }
 
 /* The text of the grammar is written as a JSON string. */
-static void strings_of_a_grammar(void **state)
+TEST(strings_of_a_grammar)
 {
-    (void)state;
     static const struct row rows[] = {
         {"{'type':'string','x-grammar':{'syntax':'regex','definition':'[a\\\\n\\\\\\'\\\\\\\\]+'}}",
          {"'a'", "'a\\n\\'\\\\'"},
@@ -408,22 +395,4 @@ static void strings_of_a_grammar(void **state)
     assert_non_null(strstr(e.msg, "undefined rule `x`"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strings_of_a_grammar),
-        cmocka_unit_test(numbers_are_exact),
-        cmocka_unit_test(a_nul_is_data),
-        cmocka_unit_test(formats_are_those_of_their_rfcs),
-        cmocka_unit_test(patterns_with_a_length),
-        cmocka_unit_test(what_says_nothing_is_passed_over),
-        cmocka_unit_test(objects_are_open_and_keywords_have_no_type),
-        cmocka_unit_test(negations),
-        cmocka_unit_test(conditions_and_dependencies),
-        cmocka_unit_test(alternatives_that_overlap),
-        cmocka_unit_test(lists),
-        cmocka_unit_test(what_is_not_evaluated),
-        cmocka_unit_test(references),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -83,9 +83,8 @@ static term term_of(struct term_pool *p, const struct tree *t)
     return TERM_NONE;
 }
 
-static void derivatives_match_what_the_language_says(void **state)
+TEST(derivatives_match_what_the_language_says)
 {
-    (void)state;
     srand(test_seed(7));
     for (int round = 0; round < 300; round++) {
         struct tree nodes[64], *next = nodes;
@@ -113,9 +112,8 @@ static void derivatives_match_what_the_language_says(void **state)
     }
 }
 
-static void dead_ends_are_seen_before_they_are_entered(void **state)
+TEST(dead_ends_are_seen_before_they_are_entered)
 {
-    (void)state;
     struct term_pool *p = term_pool_new(1 << 24);
     struct byte_set a = {{0}}, ab = {{0}};
     byte_set_add(&a, 'a', 'a');
@@ -152,9 +150,8 @@ static bool can_be_completed(const bool fits[TEXTS], const char *s, size_t n)
 }
 
 /* One of three letters is a character. */
-static void lengths_decide_what_can_be_completed(void **state)
+TEST(lengths_decide_what_can_be_completed)
 {
-    (void)state;
     srand(test_seed(11));
     for (int round = 0; round < 400; round++) {
         struct tree nodes[64], *next = nodes;
@@ -185,9 +182,8 @@ static void lengths_decide_what_can_be_completed(void **state)
 }
 
 /* A search for the end would need as many derivatives as the text has letters, for each state. */
-static void a_length_costs_no_search(void **state)
+TEST(a_length_costs_no_search)
 {
-    (void)state;
     struct term_pool *p = term_pool_new(1 << 24);
     struct byte_set any = {{0}};
     byte_set_add(&any, 'a', 'c');
@@ -207,9 +203,8 @@ static void a_length_costs_no_search(void **state)
     term_pool_free(p);
 }
 
-static void rules_nest_and_those_without_end_disappear(void **state)
+TEST(rules_nest_and_those_without_end_disappear)
 {
-    (void)state;
     struct term_pool *p = term_pool_new(1 << 24);
     term open = term_bytes_of(p, "(", 1), close = term_bytes_of(p, ")", 1);
     term nest = term_rule(p, false), endless = term_rule(p, false);
@@ -225,9 +220,8 @@ static void rules_nest_and_those_without_end_disappear(void **state)
     term_pool_free(p);
 }
 
-static void a_full_pool_says_so(void **state)
+TEST(a_full_pool_says_so)
 {
-    (void)state;
     struct term_pool *p = term_pool_new(1 << 16);
     term t = TERM_EMPTY;
     for (int i = 0; i < 100000 && !term_full(p); i++)
@@ -264,9 +258,8 @@ static void *make_long_chains(void *arg)
 }
 
 /* Neither to join nor to derive: threads of the programs have 8 MiB at most, and this one less. */
-static void long_chains_need_no_stack(void **state)
+TEST(long_chains_need_no_stack)
 {
-    (void)state;
     struct term_pool *p = term_pool_new(1 << 28);
     pthread_attr_t attr;
     pthread_t thread;
@@ -278,9 +271,8 @@ static void long_chains_need_no_stack(void **state)
     term_pool_free(p);
 }
 
-static void a_spent_budget_ends_a_chain(void **state)
+TEST(a_spent_budget_ends_a_chain)
 {
-    (void)state;
     struct term_pool *p = term_pool_new(1 << 24);
     term a = term_bytes_of(p, "abcdefgh", 8), b = term_bytes_of(p, "x", 1);
     term_budget(p, 0);
@@ -293,11 +285,10 @@ static void a_spent_budget_ends_a_chain(void **state)
 }
 
 /* A budget limits time only if sorting many alternatives costs more steps than there are. */
-static void sorting_alternatives_is_charged(void **state)
+TEST(sorting_alternatives_is_charged)
 {
     enum { WORDS = 4000 };
     static term word[WORDS];
-    (void)state;
     struct term_pool *p = term_pool_new(1 << 26);
     for (uint32_t i = 0; i < WORDS; i++)
         word[i] = term_bytes_of(p, (uint8_t[]){(uint8_t)(i * 7), (uint8_t)(i * 7 >> 8), 'x'}, 3);
@@ -313,18 +304,4 @@ static void sorting_alternatives_is_charged(void **state)
     term_pool_free(p);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(derivatives_match_what_the_language_says),
-        cmocka_unit_test(dead_ends_are_seen_before_they_are_entered),
-        cmocka_unit_test(lengths_decide_what_can_be_completed),
-        cmocka_unit_test(a_length_costs_no_search),
-        cmocka_unit_test(rules_nest_and_those_without_end_disappear),
-        cmocka_unit_test(a_full_pool_says_so),
-        cmocka_unit_test(long_chains_need_no_stack),
-        cmocka_unit_test(a_spent_budget_ends_a_chain),
-        cmocka_unit_test(sorting_alternatives_is_charged),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -50,9 +50,8 @@ static void check_state(struct constraint *c, constraint_state s, const struct v
     }
 }
 
-static void masks_say_what_the_automaton_says(void **state)
+TEST(masks_say_what_the_automaton_says)
 {
-    (void)state;
     static const char *const schemas[] = {
         "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"b\":{\"type\":"
         "\"integer\",\"maximum\":10}},\"required\":[\"a\"],"
@@ -97,9 +96,8 @@ static void masks_say_what_the_automaton_says(void **state)
 }
 
 /* Two characters are more than any token has here, and yet decide what the pattern lets come. */
-static void lengths_and_patterns_are_seen_together(void **state)
+TEST(lengths_and_patterns_are_seen_together)
 {
-    (void)state;
     static const char schema[] = "{\"type\":\"string\",\"pattern\":\"Of+$\",\"maxLength\":2}";
     struct err e = ERR_INIT;
     uint32_t mask[1];
@@ -119,9 +117,8 @@ static void lengths_and_patterns_are_seen_together(void **state)
     token_set_free(set);
 }
 
-static void a_state_that_no_token_leaves_is_an_error(void **state)
+TEST(a_state_that_no_token_leaves_is_an_error)
 {
-    (void)state;
     struct err e = ERR_INIT;
     uint32_t mask[1];
     struct token_set *set = token_set_new((struct token_text[]){{"a", 1}, {"bc", 2}}, 2, NULL, 0);
@@ -135,9 +132,8 @@ static void a_state_that_no_token_leaves_is_an_error(void **state)
 }
 
 /* What would keep everybody waiting is given up, in compiling or at a mask; and stays given up. */
-static void too_much_work_is_an_error(void **state)
+TEST(too_much_work_is_an_error)
 {
-    (void)state;
     static const char *const patterns[] = {"((a{0,30}){0,30}){0,30}b", "(\\w+\\s*){1,100}\\d{5}"};
     static struct vocabulary v;
     struct err e = ERR_INIT;
@@ -171,9 +167,8 @@ static void too_much_work_is_an_error(void **state)
 
 /* The texts of a pattern alone are texts of a string. As an intersection with all of these, each
  * state would cost a search for an end that is thousands of characters away. */
-static void a_pattern_alone_needs_no_search(void **state)
+TEST(a_pattern_alone_needs_no_search)
 {
-    (void)state;
     static const struct {
         const char *pattern, *more, *text;
     } of[] = {
@@ -247,9 +242,8 @@ static void token_bytes_of(const char *name)
     tokenizer_free(t);
 }
 
-static void token_bytes_make_up_the_text(void **state)
+TEST(token_bytes_make_up_the_text)
 {
-    (void)state;
     static const char *const names[] = {
         "gpt2",   "llama3",      "qwen2_5", "llama2",          "mistral_v3",           "phi3",
         "falcon", "stories260k", "cohere",  "synthetic_gemma", "synthetic_deepseek_v3"};
@@ -258,9 +252,8 @@ static void token_bytes_make_up_the_text(void **state)
 }
 
 /* A pattern in which almost every text leads to another state. */
-static void one_whose_memory_is_used_up_says_so(void **state)
+TEST(one_whose_memory_is_used_up_says_so)
 {
-    (void)state;
     static const char text[] = "([a-z ]*[a-m][a-z ]{100}){4}[0-9]";
     static uint32_t mask[WORDS];
     struct vocabulary v = {0};
@@ -287,16 +280,4 @@ static void one_whose_memory_is_used_up_says_so(void **state)
     token_set_free(v.set);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(masks_say_what_the_automaton_says),
-        cmocka_unit_test(lengths_and_patterns_are_seen_together),
-        cmocka_unit_test(a_state_that_no_token_leaves_is_an_error),
-        cmocka_unit_test(too_much_work_is_an_error),
-        cmocka_unit_test(a_pattern_alone_needs_no_search),
-        cmocka_unit_test(one_whose_memory_is_used_up_says_so),
-        cmocka_unit_test(token_bytes_make_up_the_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -33,14 +33,13 @@ static struct buf whole(void)
     return out;
 }
 
-static void reads_what_is_there(void **state)
+TEST(reads_what_is_there)
 {
     struct buf b = whole();
     struct gguf g;
     struct gguf_str s;
     struct err e = ERR_INIT;
     double v;
-    (void)state;
     if (gguf_parse(&g, "f", (const uint8_t *)b.p, b.len, &e))
         fail_msg("%s", e.msg);
     assert_int_equal(g.n_values, 6);
@@ -83,10 +82,9 @@ static void expect(const struct buf *b, size_t n, const char *says)
     free(copy);
 }
 
-static void cut_short(void **state)
+TEST(cut_short)
 {
     struct buf b = whole();
-    (void)state;
     for (size_t n = 0; n < b.len; n++)
         expect(&b, n, "");
     buf_free(&b);
@@ -100,9 +98,8 @@ static void refuse(struct gguf_write *w, const char *says)
     buf_free(&b);
 }
 
-static void refuses_headers(void **state)
+TEST(refuses_headers)
 {
-    (void)state;
     struct buf b = whole();
     b.p[0] = 'g';
     expect(&b, b.len, "not a GGUF file");
@@ -117,10 +114,9 @@ static void refuses_headers(void **state)
     buf_free(&b);
 }
 
-static void refuses_keys(void **state)
+TEST(refuses_keys)
 {
     struct gguf_write w = {0};
-    (void)state;
     gw_put_u32(&w, "same", 1), gw_put_u32(&w, "same", 2);
     refuse(&w, "`same` is there twice");
     gw_key(&w, "odd", (enum gguf_type)13);
@@ -143,13 +139,12 @@ static void refuses_keys(void **state)
     refuse(&w, "must be a power of two");
 }
 
-static void refuses_tensors(void **state)
+TEST(refuses_tensors)
 {
     static const uint64_t huge[] = {1ull << 40, 1ull << 40}, odd[] = {33, 1}, five[5] = {1},
                           none[] = {0, 4};
     struct gguf_write w = {0};
     char data[68] = {0};
-    (void)state;
     gw_tensor(&w, "t", GGUF_F32, 2, huge, data, 8);
     refuse(&w, "tensor `t`: its shape is too large");
     gw_tensor(&w, "t", GGUF_F32, 2, none, data, 0);
@@ -219,9 +214,8 @@ static void open_says(const char *name, uint32_t n, const char *says)
     gguf_set_close(&s);
 }
 
-static void parts(void **state)
+TEST(parts)
 {
-    (void)state;
     assert_non_null(mkdtemp(dir));
     save("m-00001-of-00002.gguf", "x", 0, 2);
     open_says("m-00001-of-00002.gguf", 2, "open ");
@@ -237,10 +231,9 @@ static void parts(void **state)
     drop("one.gguf");
 }
 
-static void which_file(void **state)
+TEST(which_file)
 {
     struct err e = ERR_INIT;
-    (void)state;
     save("mmproj-m.gguf", "x", 0, 0);
     char *got = gguf_in_folder(dir, NULL, &e);
     assert_non_null(got);
@@ -264,13 +257,4 @@ static void which_file(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_what_is_there), cmocka_unit_test(cut_short),
-        cmocka_unit_test(refuses_headers),     cmocka_unit_test(refuses_keys),
-        cmocka_unit_test(refuses_tensors),     cmocka_unit_test(parts),
-        cmocka_unit_test(which_file),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

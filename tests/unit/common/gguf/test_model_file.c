@@ -59,11 +59,10 @@ static cJSON *made(struct gguf_write *w, const char *file, struct err *e)
     return model_file_json(name, 1 << 20, e);
 }
 
-static void configuration(void **state)
+TEST(configuration)
 {
     struct gguf_write w = {0};
     struct err e = ERR_INIT;
-    (void)state;
     shape(&w, "llama"), tokens(&w, "llama", NULL);
     cJSON *c = made(&w, "config.json", &e);
     if (!c)
@@ -79,11 +78,10 @@ static void configuration(void **state)
     cJSON_Delete(c);
 }
 
-static void ends_of_answers(void **state)
+TEST(ends_of_answers)
 {
     struct gguf_write w = {0};
     struct err e = ERR_INIT;
-    (void)state;
     shape(&w, "llama"), tokens(&w, "llama", NULL);
     cJSON *c = made(&w, "generation_config.json", &e);
     char *text = cJSON_PrintUnformatted(json_get(c, "eos_token_id"));
@@ -93,11 +91,10 @@ static void ends_of_answers(void **state)
     cJSON_Delete(c);
 }
 
-static void sampling_that_is_recommended(void **state)
+TEST(sampling_that_is_recommended)
 {
     struct gguf_write w = {0};
     struct err e = ERR_INIT;
-    (void)state;
     shape(&w, "llama"), tokens(&w, "llama", NULL);
     gw_put_f32(&w, "general.sampling.temp", 0.6f);
     gw_put_u32(&w, "general.sampling.top_k", 20);
@@ -135,24 +132,21 @@ static void check_ends(const char *const texts[3], uint32_t eos, const char *wan
 }
 
 /* gpt-oss ends each message of a turn with <|end|>, and the turn with others. */
-static void ends_of_messages_are_none(void **state)
+TEST(ends_of_messages_are_none)
 {
-    (void)state;
     check_ends((const char *const[]){"<|end|>", "<|return|>", "<|call|>"}, 2, "[2,3]");
 }
 
 /* Gemma 4 waits for the result of a call. */
-static void results_of_calls_end_a_turn(void **state)
+TEST(results_of_calls_end_a_turn)
 {
-    (void)state;
     check_ends((const char *const[]){"<tool_call|>", "<turn|>", "<|tool_response>"}, 2, "[2,3]");
 }
 
-static void both_ways(void **state)
+TEST(both_ways)
 {
     struct gguf_write w = {0};
     struct err e = ERR_INIT;
-    (void)state;
     shape(&w, "qwen2"), tokens(&w, "llama", NULL);
     gw_put_bool(&w, "qwen2.attention.causal", false);
     cJSON *c = made(&w, "config.json", &e);
@@ -160,11 +154,10 @@ static void both_ways(void **state)
     cJSON_Delete(c);
 }
 
-static void templates(void **state)
+TEST(templates)
 {
     struct gguf_write w = {0};
     struct err e = ERR_INIT;
-    (void)state;
     shape(&w, "llama"), tokens(&w, "llama", NULL);
     cJSON *c = made(&w, "tokenizer_config.json", &e);
     assert_string_equal(json_str(c, "bos_token", ""), "<s>");
@@ -177,11 +170,10 @@ static void templates(void **state)
 }
 
 /* Every way to cut a token into two, by the score of the whole. */
-static void merges_of_scores(void **state)
+TEST(merges_of_scores)
 {
     struct gguf_write w = {0};
     struct err e = ERR_INIT;
-    (void)state;
     shape(&w, "llama"), tokens(&w, "llama", NULL);
     cJSON *c = made(&w, "tokenizer.json", &e);
     char *text = cJSON_PrintUnformatted(json_get(json_get(c, "model"), "merges"));
@@ -199,10 +191,9 @@ static void refuse(struct gguf_write *w, const char *file, const char *says)
         fail_msg("%s (wanted: %s)", e.msg, says);
 }
 
-static void refuses(void **state)
+TEST(refuses)
 {
     struct gguf_write w = {0};
-    (void)state;
     shape(&w, "grok");
     refuse(&w, "config.json", "architecture `grok` is not read from GGUF (known: llama, qwen2");
     gw_put_u32(&w, "x", 1);
@@ -239,10 +230,9 @@ static void refuses(void **state)
     cJSON_Delete(c);
 }
 
-static void not_made(void **state)
+TEST(not_made)
 {
     char name[100];
-    (void)state;
     snprintf(name, sizeof(name), "%s/chat_template.jinja", path);
     assert_false(model_file_exists(name));
     assert_true(model_is_one("models/demo"));
@@ -257,19 +247,7 @@ int main(void)
     if (fd < 0)
         return 1;
     close(fd);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(configuration),
-        cmocka_unit_test(ends_of_answers),
-        cmocka_unit_test(sampling_that_is_recommended),
-        cmocka_unit_test(ends_of_messages_are_none),
-        cmocka_unit_test(results_of_calls_end_a_turn),
-        cmocka_unit_test(both_ways),
-        cmocka_unit_test(templates),
-        cmocka_unit_test(merges_of_scores),
-        cmocka_unit_test(refuses),
-        cmocka_unit_test(not_made),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = tests_run(NULL, NULL);
     unlink(path);
     return failed;
 }

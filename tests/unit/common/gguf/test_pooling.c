@@ -65,9 +65,8 @@ static void pooling_of(uint32_t type, bool present, unsigned want)
     sentence_free(&s);
 }
 
-static void poolings(void **state)
+TEST(poolings)
 {
-    (void)state;
     pooling_of(0, false, 0);
     pooling_of(1, true, POOL_MEAN);
     pooling_of(2, true, POOL_CLS);
@@ -76,12 +75,11 @@ static void poolings(void **state)
     pooling_of(17, false, 0);
 }
 
-static void dense_modules(void **state)
+TEST(dense_modules)
 {
     struct gguf_write w = {0};
     struct sentence s;
     struct err e = ERR_INIT;
-    (void)state;
     shape(&w, "gemma-embedding");
     gw_put_u32(&w, "gemma-embedding.pooling_type", 1);
     tensor(&w, "dense_2.weight", 2, 4);
@@ -99,10 +97,9 @@ static void dense_modules(void **state)
 
 /* ---------------------------------------------------------------- config.json */
 
-static void bert_by_its_tables(void **state)
+TEST(bert_by_its_tables)
 {
     struct gguf_write w = {0};
-    (void)state;
     shape(&w, "bert");
     tensor(&w, "token_types.weight", 2, 3);
     cJSON *c = config_of(&w);
@@ -116,10 +113,9 @@ static void bert_by_its_tables(void **state)
     cJSON_Delete(c);
 }
 
-static void modern_bert(void **state)
+TEST(modern_bert)
 {
     struct gguf_write w = {0};
-    (void)state;
     shape(&w, "modern-bert");
     gw_put_u32(&w, "modern-bert.attention.sliding_window", 64);
     gw_put_str(&w, "modern-bert.hidden_activation", "silu");
@@ -130,10 +126,9 @@ static void modern_bert(void **state)
     cJSON_Delete(c);
 }
 
-static void t5_by_its_tensors(void **state)
+TEST(t5_by_its_tensors)
 {
     struct gguf_write w = {0};
-    (void)state;
     shape(&w, "t5");
     gw_put_f32(&w, "t5.attention.layer_norm_rms_epsilon", 1e-5F);
     gw_put_u32(&w, "t5.decoder_block_count", 5);
@@ -175,10 +170,9 @@ static void labels(struct gguf_write *w, const char *key, const char *first, con
     gw_text(&w->values, second, strlen(second));
 }
 
-static void tasks_by_the_classifier(void **state)
+TEST(tasks_by_the_classifier)
 {
     struct gguf_write w = {0};
-    (void)state;
     shape(&w, "bert");
     assert_int_equal(task_of(&w), TASK_GENERATE); /* model.c finds that an encoder does not */
     shape(&w, "bert");
@@ -197,10 +191,9 @@ static void tasks_by_the_classifier(void **state)
     assert_int_equal(task_of(&w), TASK_RERANK);
 }
 
-static void names_of_labels(void **state)
+TEST(names_of_labels)
 {
     struct gguf_write w = {0};
-    (void)state;
     shape(&w, "modern-bert");
     tensor(&w, "cls.output.weight", 2, 3);
     labels(&w, "modern-bert.classifier.output_labels", "good", "b\"d");
@@ -287,9 +280,8 @@ static struct tokenizer *wordpiece(uint32_t n, int lowercase, int strip)
     return load(&w);
 }
 
-static void words(void **state)
+TEST(words)
 {
-    (void)state;
     struct tokenizer *t = wordpiece(10, -1, -1);
     expect_ids(t, "Suns ü x", (const uint32_t[]){3, 5, 6, 9, 2, 4}, 6); /* lower case, no accents */
     expect_pair(t, 5, 9, (const uint32_t[]){3, 5, 4, 9, 4}, (const uint8_t[]){0, 0, 0, 1, 1}, 5);
@@ -305,7 +297,7 @@ static void words(void **state)
     tokenizer_free(t);
 }
 
-static void unigrams(void **state)
+TEST(unigrams)
 {
     static const struct word v[] = {
         {"<s>", 0, GGUF_CONTROL},       {"<pad>", 0, GGUF_CONTROL}, {"</s>", 0, GGUF_CONTROL},
@@ -314,7 +306,6 @@ static void unigrams(void **state)
         {"[PAD9]", -1e4F, GGUF_UNUSED},
     };
     struct gguf_write w = {0};
-    (void)state;
     put_words(&w, "t5", v, 10);
     gw_put_u32(&w, "tokenizer.ggml.bos_token_id", 0);
     gw_put_u32(&w, "tokenizer.ggml.eos_token_id", 2);
@@ -342,11 +333,10 @@ static void refuse_tokens(struct gguf_write *w, const char *says)
         fail_msg("%s (wanted: %s)", t ? "loaded" : e.msg, says);
 }
 
-static void hostile_unigrams(void **state)
+TEST(hostile_unigrams)
 {
     static const struct word v[] = {{"a", INFINITY, GGUF_NORMAL}};
     struct gguf_write w = {0};
-    (void)state;
     put_words(&w, "t5", v, 1);
     refuse_tokens(&w, "the score of token 0 is no number");
     put_words(&w, "t5", pieces, 2);
@@ -360,14 +350,7 @@ int main(void)
     if (fd < 0)
         return 1;
     close(fd);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(poolings),           cmocka_unit_test(dense_modules),
-        cmocka_unit_test(bert_by_its_tables), cmocka_unit_test(modern_bert),
-        cmocka_unit_test(t5_by_its_tensors),  cmocka_unit_test(tasks_by_the_classifier),
-        cmocka_unit_test(names_of_labels),    cmocka_unit_test(words),
-        cmocka_unit_test(unigrams),           cmocka_unit_test(hostile_unigrams),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = tests_run(NULL, NULL);
     unlink(path);
     return failed;
 }

@@ -35,9 +35,8 @@ static void expect(const char *id, const char *revision, const char *want)
     free(got);
 }
 
-static void repositories(void **state)
+TEST(repositories)
 {
-    (void)state;
     make("models--org--name", NULL), make("models--org--name/refs", NULL);
     make("models--org--name/refs/main", "abc\n"),
         make("models--org--name/refs/evil", "../../../etc");
@@ -57,9 +56,8 @@ static void repositories(void **state)
     expect("org/name", "evil", NULL);
 }
 
-static void packed_models(void **state)
+TEST(packed_models)
 {
-    (void)state;
     make("models--org--gguf", NULL), make("models--org--gguf/snapshots", NULL);
     make("models--org--gguf/snapshots/main", NULL);
     expect("org/gguf:Q8_0", NULL, NULL);
@@ -78,9 +76,8 @@ static void packed_models(void **state)
     assert_int_equal(hub_parts(path), HUB_WHOLE);
 }
 
-static void folders(void **state)
+TEST(folders)
 {
-    (void)state;
     struct err e = ERR_INIT;
     char *got = hub_resolve(root, NULL, &e);
     assert_string_equal(got, root);
@@ -101,9 +98,8 @@ static void folders(void **state)
 }
 
 /* An interrupted download leaves some of the files of the index. */
-static void parts(void **state)
+TEST(parts)
 {
-    (void)state;
     char path[400];
     make("parts", NULL);
     snprintf(path, sizeof(path), "%s/parts", root);
@@ -129,11 +125,9 @@ static void parts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest t[] = {cmocka_unit_test(repositories), cmocka_unit_test(packed_models),
-                                   cmocka_unit_test(folders), cmocka_unit_test(parts)};
     if (!mkdtemp(root))
         return 1;
     setenv("HUGGINGFACE_HUB_CACHE", root, 1);
-    int rc = cmocka_run_group_tests(t, NULL, NULL);
+    int rc = tests_run(NULL, NULL);
     return temp_folder_remove(root) ? 1 : rc;
 }

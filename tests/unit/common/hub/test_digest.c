@@ -14,9 +14,8 @@ static bool matches(const char *etag, const char *text)
     return digest_matches(&d, etag);
 }
 
-static void known(void **state)
+TEST(known)
 {
-    (void)state;
     const char *sha256 = "a948904f2f0f479b8f8197694b30184b0d2ed1c1cd2a1ec0fb85d299a192a447";
     const char *git = "3b18e512dba79e4c8300dd08aeb37f8e728b8dad";
     assert_true(matches(sha256, "hello world\n"));
@@ -27,9 +26,8 @@ static void known(void **state)
     assert_true(matches("not-a-digest", "anything"));
 }
 
-static void dropped(void **state)
+TEST(dropped)
 {
-    (void)state;
     struct digest d;
     struct err e = ERR_INIT;
     digest_begin(&d, "3b18e512dba79e4c8300dd08aeb37f8e728b8dad", 3, &e);
@@ -37,8 +35,4 @@ static void dropped(void **state)
     digest_drop(&d);
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {cmocka_unit_test(known), cmocka_unit_test(dropped)};
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -3,9 +3,8 @@
 #include "tests/unit/test.h"
 #include <string.h>
 
-static void repositories(void **state)
+TEST(repositories)
 {
-    (void)state;
     char out[HUB_FOLDER_MAX], longest[400];
     assert_true(hub_is_repository("gpt2") && hub_is_repository("org/name-1.5_x"));
     const char *const no[] = {"", "/a", "a/", "a/b/c", "../a", "a/..", ".a", "a b", "a%2f", "a\nb"};
@@ -33,9 +32,8 @@ static void repositories(void **state)
     assert_int_equal(strlen(out), 8 + 199);
 }
 
-static void revisions(void **state)
+TEST(revisions)
 {
-    (void)state;
     assert_true(hub_is_revision("main") && hub_is_revision("refs/pr/1") && hub_is_revision("v1.0"));
     assert_false(hub_is_revision("") || hub_is_revision("/etc") || hub_is_revision("a/../b") ||
                  hub_is_revision("a b") || hub_is_revision("a\r\nHost: x"));
@@ -45,9 +43,8 @@ static void revisions(void **state)
                  hub_is_commit("0123456789ABCDEF0123456789abcdef01234567"));
 }
 
-static void etags(void **state)
+TEST(etags)
 {
-    (void)state;
     char out[HUB_ETAG_MAX] = "";
     static const char *const same[] = {"\"abc-1\"", "W/\"abc-1\"", "abc-1"};
     for (size_t i = 0; i < 3; i++) {
@@ -59,9 +56,8 @@ static void etags(void **state)
         assert_int_equal(hub_etag(no[i], out), -1);
 }
 
-static void files(void **state)
+TEST(files)
 {
-    (void)state;
     assert_true(hub_is_companion("config.json") && hub_is_companion("tokenizer.json") &&
                 hub_is_companion("chat_template.jinja") && hub_is_companion("adapter_config.json"));
     const char *const no[] = {"pytorch_model.bin",
@@ -103,9 +99,4 @@ static void files(void **state)
                  hub_is_file_name(".x") || hub_is_file_name("a\nb"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {cmocka_unit_test(repositories), cmocka_unit_test(revisions),
-                                   cmocka_unit_test(etags), cmocka_unit_test(files)};
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -65,9 +65,8 @@ static int takes_much_time(int channel)
     return WRONG;
 }
 
-static void what_it_can(void **state)
+TEST(what_it_can)
 {
-    (void)state;
     assert_int_equal(confined(works), FINE);
     if (!confine_is_strict) {
         TEST_SKIPPED(1, "a sanitizer's address space is not limited");
@@ -77,9 +76,8 @@ static void what_it_can(void **state)
 }
 
 /* Limited to one second. */
-static void time_is_limited(void **state)
+TEST(time_is_limited)
 {
-    (void)state;
     const int status = confined(takes_much_time);
     assert_true(WIFSIGNALED(status));
     assert_true(WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL);
@@ -116,9 +114,8 @@ static int makes_code(int c)
     return syscall(SYS_mprotect, p, 4096, PROT_READ | PROT_EXEC) < 0 || c;
 }
 
-static void what_it_cannot(void **state)
+TEST(what_it_cannot)
 {
-    (void)state;
     static const struct {
         const char *name;
         int (*body)(int channel);
@@ -155,16 +152,14 @@ static int is_refused(int channel)
     return syscall(SYS_socket, AF_INET, SOCK_STREAM, 0) < 0 && errno == EPERM ? FINE : WRONG;
 }
 
-static void what_a_sanitizer_leaves(void **state)
+TEST(what_a_sanitizer_leaves)
 {
-    (void)state;
     if (!confine_is_strict)
         assert_int_equal(confined(is_refused), FINE);
 }
 
-static void a_parent_that_ended(void **state)
+TEST(a_parent_that_ended)
 {
-    (void)state;
     int status = 0;
     const pid_t pid = fork();
     assert_true(pid >= 0);
@@ -177,11 +172,4 @@ static void a_parent_that_ended(void **state)
     assert_int_equal(status, FINE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {cmocka_unit_test(what_it_can), cmocka_unit_test(what_it_cannot),
-                                   cmocka_unit_test(what_a_sanitizer_leaves),
-                                   cmocka_unit_test(time_is_limited),
-                                   cmocka_unit_test(a_parent_that_ended)};
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

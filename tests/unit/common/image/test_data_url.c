@@ -12,9 +12,8 @@ static int decode(const char *url, enum data_url_rule rule, struct data_url *out
     return data_url_decode(url, strlen(url), rule, MOST, out, e);
 }
 
-static void urls(void **state)
+TEST(urls)
 {
-    (void)state;
     static const struct {
         const char *url, *mime; /* NULL: refused */
         bool tgi, openai;
@@ -59,9 +58,8 @@ static void urls(void **state)
     assert_true(data_url_is("DaTa:", 5) && !data_url_is("data", 4) && !data_url_is("", 0));
 }
 
-static void encoders_differ(void **state)
+TEST(encoders_differ)
 {
-    (void)state;
     static const char *const spellings[] = {"+/8=", "-_8=", "-_8", "+/8", "%2B%2F8%3D", "+ /8=\n"};
     for (size_t i = 0; i < sizeof(spellings) / sizeof(spellings[0]); i++) {
         char url[64];
@@ -77,9 +75,8 @@ static void encoders_differ(void **state)
     }
 }
 
-static void base64(void **state)
+TEST(base64)
 {
-    (void)state;
     static const struct {
         const char *text, *bytes; /* NULL: refused */
     } rows[] = {{"", ""},
@@ -118,9 +115,8 @@ static void base64(void **state)
     }
 }
 
-static void there_and_back(void **state)
+TEST(there_and_back)
 {
-    (void)state;
     uint8_t bytes[300], out[300];
     for (size_t n = 0; n < sizeof(bytes); n++) {
         struct buf text = BUF_INIT;
@@ -134,9 +130,8 @@ static void there_and_back(void **state)
     }
 }
 
-static void sizes(void **state)
+TEST(sizes)
 {
-    (void)state;
     for (size_t n = MOST - 3; n <= MOST + 3; n++) {
         static const uint8_t zeros[MOST + 3];
         struct buf url = BUF_INIT;
@@ -160,10 +155,4 @@ static void sizes(void **state)
     assert_string_equal(e.msg, "the media type of the data URL is too long");
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {cmocka_unit_test(urls), cmocka_unit_test(encoders_differ),
-                                   cmocka_unit_test(base64), cmocka_unit_test(there_and_back),
-                                   cmocka_unit_test(sizes)};
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

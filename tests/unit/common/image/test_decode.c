@@ -73,9 +73,8 @@ static void check_reference(const cJSON *want, const char *name, const char *byt
     free(rgb);
 }
 
-static void reference(void **state)
+TEST(reference)
 {
-    (void)state;
     struct err e = ERR_INIT;
     const char *list = test_data("vision/images/images.json");
     if (!list) {
@@ -124,9 +123,8 @@ static void expect_png(const struct made_png *m, const uint8_t *rows, const unsi
     }
 }
 
-static void png_grey(void **state)
+TEST(png_grey)
 {
-    (void)state;
     const struct made_png bits = {.width = 9, .height = 1, .colour = 0, .depth = 1};
     expect_png(&bits, (uint8_t[]){0xa5, 0x80},
                (unsigned[]){0xffffff, 0, 0xffffff, 0, 0, 0xffffff, 0, 0xffffff, 0xffffff});
@@ -140,9 +138,8 @@ static void png_grey(void **state)
     expect_png(&pair, (uint8_t[]){10, 255, 0, 128}, (unsigned[]){0x0a0a0a, 0x7f7f7f});
 }
 
-static void png_colour(void **state)
+TEST(png_colour)
 {
-    (void)state;
     const struct made_png plain = {.width = 2, .height = 2, .colour = 2, .depth = 8};
     expect_png(&plain, (uint8_t[]){1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12},
                (unsigned[]){0x010203, 0x040506, 0x070809, 0x0a0b0c});
@@ -153,9 +150,8 @@ static void png_colour(void **state)
                (unsigned[]){0x010203, 0xffffff, 0xcce0f4});
 }
 
-static void png_transparency(void **state)
+TEST(png_transparency)
 {
-    (void)state;
     const png_color_16 grey_key = {.gray = 7}, colour_key = {.red = 1, .green = 2, .blue = 3};
     const struct made_png grey = {
         .width = 2, .height = 1, .colour = 0, .depth = 8, .key = &grey_key};
@@ -185,9 +181,8 @@ static const struct {
                [5] = {2, 3, {1, 4, 2, 5, 3, 6}}, [6] = {2, 3, {4, 1, 5, 2, 6, 3}},
                [7] = {2, 3, {6, 3, 5, 2, 4, 1}}, [8] = {2, 3, {3, 6, 2, 5, 1, 4}}};
 
-static void orientations(void **state)
+TEST(orientations)
 {
-    (void)state;
     for (unsigned o = 1; o <= 8; o++) {
         struct image_info info;
         struct buf file = BUF_INIT;
@@ -204,9 +199,8 @@ static void orientations(void **state)
     }
 }
 
-static void exif_blocks(void **state)
+TEST(exif_blocks)
 {
-    (void)state;
     uint8_t block[32];
     for (unsigned o = 0; o <= 9; o++)
         for (int is_big = 0; is_big < 2; is_big++) {
@@ -226,9 +220,8 @@ static void exif_blocks(void **state)
 }
 
 /* ---------------------------------------------------------------- JPEG, WebP, GIF */
-static void jpeg_colours(void **state)
+TEST(jpeg_colours)
 {
-    (void)state;
     struct image_info info;
     struct buf file = BUF_INIT;
     uint8_t flat[20 * 10 * 4];
@@ -250,9 +243,8 @@ static void jpeg_colours(void **state)
     free(rgb);
 }
 
-static void webp_alpha(void **state)
+TEST(webp_alpha)
 {
-    (void)state;
     struct image_info info;
     struct buf file = BUF_INIT;
     made_webp(&file, 2, 1, (uint8_t[]){1, 2, 3, 255, 0, 100, 200, 51});
@@ -267,9 +259,8 @@ static void webp_alpha(void **state)
     free(rgb);
 }
 
-static void gif_frames(void **state)
+TEST(gif_frames)
 {
-    (void)state;
     static const uint8_t colours[12] = {1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4};
     static const uint8_t others[12] = {9, 9, 9, 8, 8, 8, 7, 7, 7, 6, 6, 6};
     struct image_info info;
@@ -327,9 +318,8 @@ static uint8_t pillow_blend(uint32_t s, uint32_t a)
     return (uint8_t)((((t >> 8) + t) >> 8) >> 7);
 }
 
-static void blending(void **state)
+TEST(blending)
 {
-    (void)state;
     for (uint32_t a = 0; a < 256; a++)
         for (uint32_t s = 0; s < 256; s++) {
             const uint8_t in[4] = {(uint8_t)s, (uint8_t)s, (uint8_t)s, (uint8_t)a};
@@ -341,9 +331,8 @@ static void blending(void **state)
         }
 }
 
-static void digests(void **state)
+TEST(digests)
 {
-    (void)state;
     uint8_t pixels[12] = {1, 2, 3};
     const struct image a = {2, 2, pixels, 0, 0}, b = {1, 4, pixels, 0, 0}, same = a;
     const uint64_t d = image_digest(&a);
@@ -356,9 +345,8 @@ static void digests(void **state)
 
 /* ---------------------------------------------------------------- broken files */
 /* Every cut of a file is refused or, of a GIF's end, shown; nothing else happens. */
-static void cuts(void **state)
+TEST(cuts)
 {
-    (void)state;
     uint8_t pixels[16 * 16 * 4];
     for (size_t i = 0; i < sizeof(pixels); i++)
         pixels[i] = (uint8_t)(i * 37);
@@ -389,14 +377,4 @@ static void cuts(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(reference),    cmocka_unit_test(png_grey),
-        cmocka_unit_test(png_colour),   cmocka_unit_test(png_transparency),
-        cmocka_unit_test(orientations), cmocka_unit_test(exif_blocks),
-        cmocka_unit_test(jpeg_colours), cmocka_unit_test(webp_alpha),
-        cmocka_unit_test(gif_frames),   cmocka_unit_test(blending),
-        cmocka_unit_test(digests),      cmocka_unit_test(cuts)};
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -116,9 +116,8 @@ static void expect_gone(pid_t pid)
 }
 
 /* ---------------------------------------------------------------- one process for many */
-static void reused(void **state)
+TEST(reused)
 {
-    (void)state;
     struct image_decoder *d = decoder_new(&usual);
     assert_int_equal(decoder_of(getpid()), 0); /* not before it is needed */
     const struct buf empty = BUF_INIT;
@@ -140,9 +139,8 @@ static void reused(void **state)
 }
 
 /* No variable of ours, and three descriptors at most. */
-static void has_nothing_of_ours(void **state)
+TEST(has_nothing_of_ours)
 {
-    (void)state;
     char path[64], names[4096] = "";
     setenv("HF_TOKEN", "a secret", 1);
     struct image_decoder *d = decoder_new(&usual);
@@ -168,9 +166,8 @@ static void has_nothing_of_ours(void **state)
     image_decoder_free(d);
 }
 
-static void retires(void **state)
+TEST(retires)
 {
-    (void)state;
     struct image_decoder_options o = usual;
     struct buf file = grey(2500, 3);
     o.lifetime_s = 1;
@@ -204,9 +201,8 @@ static void *kill_later(void *arg)
 }
 
 /* Stopped, so that it has the image when it is killed. */
-static void killed_over_an_image(void **state)
+TEST(killed_over_an_image)
 {
-    (void)state;
     struct image_decoder *d = decoder_new(&usual);
     expect_works(d, 2, 2);
     struct killer k = {decoder_of(getpid()), 200};
@@ -222,9 +218,8 @@ static void killed_over_an_image(void **state)
     image_decoder_free(d);
 }
 
-static void killed_while_idle(void **state)
+TEST(killed_while_idle)
 {
-    (void)state;
     struct image_decoder *d = decoder_new(&usual);
     expect_works(d, 2, 2);
     const pid_t pid = decoder_of(getpid());
@@ -234,9 +229,8 @@ static void killed_while_idle(void **state)
     image_decoder_free(d);
 }
 
-static void hangs(void **state)
+TEST(hangs)
 {
-    (void)state;
     struct image_decoder_options o = usual;
     o.timeout_ms = 300;
     struct image_decoder *d = decoder_new(&o);
@@ -269,9 +263,8 @@ static void decode_while_paused(int channel)
 }
 
 /* The time in which both processes stood still costs no image. */
-static void paused_with_its_parent(void **state)
+TEST(paused_with_its_parent)
 {
-    (void)state;
     int pipes[2], status;
     pid_t decoder;
     assert_int_equal(pipe(pipes), 0);
@@ -300,9 +293,8 @@ static void *start_and_end(void *arg)
 }
 
 /* The process ends with the thread that started it. The next call starts another. */
-static void its_starter_ended(void **state)
+TEST(its_starter_ended)
 {
-    (void)state;
     pthread_t thread;
     for (int i = 0; i < 20; i++) {
         struct image_decoder *d = decoder_new(&usual);
@@ -315,9 +307,8 @@ static void its_starter_ended(void **state)
 
 /* Killed over an image of another thread than the starter: that may be the starter's end, so the
  * image gets a second try. */
-static void killed_for_another_thread(void **state)
+TEST(killed_for_another_thread)
 {
-    (void)state;
     struct image_decoder *d = decoder_new(&usual);
     expect_works(d, 2, 2);
     struct killer k = {decoder_of(getpid()), 200};
@@ -331,9 +322,8 @@ static void killed_for_another_thread(void **state)
     image_decoder_free(d);
 }
 
-static void the_parent_ended(void **state)
+TEST(the_parent_ended)
 {
-    (void)state;
     int pipes[2], status;
     pid_t decoder = 0;
     assert_int_equal(pipe(pipes), 0);
@@ -371,9 +361,8 @@ static void *use(void *arg)
     return NULL;
 }
 
-static void many_threads(void **state)
+TEST(many_threads)
 {
-    (void)state;
     enum { N = 6 };
     pthread_t threads[N];
     struct user users[N];
@@ -398,9 +387,8 @@ static size_t resident_bytes(void)
 }
 
 /* Sizes beyond the limits take no memory and no process; sizes within them take none for long. */
-static void bombs(void **state)
+TEST(bombs)
 {
-    (void)state;
     struct image_decoder_options o = usual;
     o.limits.max_pixels = 1000000;
     struct image_decoder *d = decoder_new(&o);
@@ -420,9 +408,8 @@ static void bombs(void **state)
     image_decoder_free(d);
 }
 
-static void a_large_file(void **state)
+TEST(a_large_file)
 {
-    (void)state;
     struct image_decoder *d = decoder_new(&usual);
     struct image p;
     struct err e = ERR_INIT;
@@ -434,18 +421,5 @@ static void a_large_file(void **state)
 int main(int argc, char **argv)
 {
     image_decoder_main(argc, argv);
-    const struct CMUnitTest t[] = {cmocka_unit_test(reused),
-                                   cmocka_unit_test(has_nothing_of_ours),
-                                   cmocka_unit_test(retires),
-                                   cmocka_unit_test(killed_over_an_image),
-                                   cmocka_unit_test(killed_while_idle),
-                                   cmocka_unit_test(hangs),
-                                   cmocka_unit_test(paused_with_its_parent),
-                                   cmocka_unit_test(its_starter_ended),
-                                   cmocka_unit_test(killed_for_another_thread),
-                                   cmocka_unit_test(the_parent_ended),
-                                   cmocka_unit_test(many_threads),
-                                   cmocka_unit_test(bombs),
-                                   cmocka_unit_test(a_large_file)};
-    return cmocka_run_group_tests(t, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

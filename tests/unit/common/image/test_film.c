@@ -102,10 +102,9 @@ static uint64_t length(const struct buf *file)
 }
 
 /* At every second: 0.3 s of red, 1.2 s of green, then 0.1 s of blue, which no second shows. */
-static void frames_are_those_of_the_time(void **state)
+TEST(frames_are_those_of_the_time)
 {
     struct buf b = begin();
-    (void)state;
     frame(&b, 0, "0000", 300, LEAVE, false);
     frame(&b, 0, "1111", 1200, LEAVE, false);
     frame(&b, 0, "2222", 0, LEAVE, false); /* browsers give it 100 ms */
@@ -118,10 +117,9 @@ static void frames_are_those_of_the_time(void **state)
     buf_free(&b);
 }
 
-static void parts_are_drawn_over_what_was_left(void **state)
+TEST(parts_are_drawn_over_what_was_left)
 {
     struct buf b = begin();
-    (void)state;
     frame(&b, 0, "0000", 1000, LEAVE, false);
     frame(&b, 1, "23", 1000, TO_PREVIOUS, true); /* the second pixel is transparent */
     frame(&b, 3, "2", 1000, TO_BACKGROUND, true);
@@ -133,10 +131,9 @@ static void parts_are_drawn_over_what_was_left(void **state)
 }
 
 /* A frame beyond the canvas is cut; without colours around, the first one has its own. */
-static void canvases(void **state)
+TEST(canvases)
 {
     struct buf b = begin();
-    (void)state;
     frame(&b, 1, "2", 1000, LEAVE, true);
     frame(&b, 3, "111", 1000, LEAVE, false);
     buf_ch(&b, ';');
@@ -145,12 +142,11 @@ static void canvases(void **state)
 }
 
 /* What is complete counts, and is shown without what follows; nothing is read behind the end. */
-static void cut_files(void **state)
+TEST(cut_files)
 {
     struct buf b = begin();
     uint8_t rgb[4 * W * 3];
     uint64_t ms;
-    (void)state;
     frame(&b, 0, "0000", 1000, LEAVE, false);
     const size_t one = b.len;
     frame(&b, 0, "1111", 1000, LEAVE, false);
@@ -174,12 +170,11 @@ static void cut_files(void **state)
     buf_free(&b);
 }
 
-static void other_files(void **state)
+TEST(other_files)
 {
     static const char png[] = "\x89PNG\r\n\x1a\n            ";
     struct err e = ERR_INIT;
     uint64_t ms;
-    (void)state;
     assert_int_equal(film_length(png, sizeof(png), &ms, &e), -1);
     assert_string_equal(e.msg, "the video is neither frames nor a GIF or WebP file");
     e = (struct err)ERR_INIT;
@@ -198,14 +193,13 @@ static int decode_reel(void *arg, const void *bytes, size_t n, const struct imag
 }
 
 /* The file is in it once, and is decoded once. */
-static void a_reel_of_an_animation(void **state)
+TEST(a_reel_of_an_animation)
 {
     struct buf b = begin(), reel = BUF_INIT;
     struct reel_info info;
     struct image p;
     struct err e = ERR_INIT;
     uint32_t calls = 0;
-    (void)state;
     frame(&b, 0, "0000", 1000, LEAVE, false);
     frame(&b, 0, "1111", 1000, LEAVE, false);
     buf_ch(&b, ';');
@@ -224,13 +218,4 @@ static void a_reel_of_an_animation(void **state)
     buf_free(&b), buf_free(&reel);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(frames_are_those_of_the_time),
-                                       cmocka_unit_test(parts_are_drawn_over_what_was_left),
-                                       cmocka_unit_test(canvases),
-                                       cmocka_unit_test(cut_files),
-                                       cmocka_unit_test(other_files),
-                                       cmocka_unit_test(a_reel_of_an_animation)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

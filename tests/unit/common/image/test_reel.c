@@ -49,13 +49,12 @@ static struct buf reel(const uint32_t *widths, uint32_t n, double fps)
 
 static const uint32_t equal[] = {W, W, W};
 
-static void frames_come_back(void **state)
+TEST(frames_come_back)
 {
     struct buf r = reel(equal, 3, 2.5);
     struct reel_info info;
     struct image p;
     struct err e = ERR_INIT;
-    (void)state;
     assert_true(reel_is(r.p, r.len));
     assert_int_equal(reel_sniff(r.p, r.len, &image_default_limits, &info, &e), 0);
     assert_true(info.width == W && info.height == H && info.frames == 3 && info.fps == 2.5);
@@ -85,12 +84,11 @@ static void refused(const void *bytes, size_t n, const struct image_limits *l, c
     free(copy);
 }
 
-static void bad_files(void **state)
+TEST(bad_files)
 {
     static const uint32_t differ[] = {W, W + 1};
     const struct image_limits narrow = {100, 2 * PIXELS};
     struct buf r = reel(equal, 3, 2), other = reel(differ, 2, 2), still = reel(equal, 3, 0);
-    (void)state;
     for (size_t n = 0; n < r.len; n += n < 80 ? 1 : 40)
         refused(r.p, n, &image_default_limits, NULL);
     refused(r.p, r.len, &narrow, "a video of 3 frames of 5 x 3 pixels has more than 30 pixels");
@@ -106,9 +104,4 @@ static void bad_files(void **state)
     buf_free(&r), buf_free(&other), buf_free(&still);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(frames_come_back),
-                                       cmocka_unit_test(bad_files)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -20,9 +20,8 @@ static void png_header(uint8_t out[33], uint32_t width, uint32_t height)
     memset(out + 24, 0, 9);
 }
 
-static void limits(void **state)
+TEST(limits)
 {
-    (void)state;
     static const struct {
         uint32_t width, height;
         bool fine;
@@ -56,9 +55,8 @@ static void limits(void **state)
                         "the image has 101 x 1 pixels, and neither side may have more than 100");
 }
 
-static void strangers(void **state)
+TEST(strangers)
 {
-    (void)state;
     static const struct {
         const char *bytes;
         size_t n;
@@ -94,9 +92,8 @@ static void strangers(void **state)
     }
 }
 
-static void jpeg_segments(void **state)
+TEST(jpeg_segments)
 {
-    (void)state;
     /* Fill bytes, a bare marker, rubbish, a comment; then the frame: 5 rows of 7. */
     static const char file[] = "\xff\xd8\xff\xff\xff\x01zz\xff\xfe\0\4ab\xff\xc2\0\x0b\10\0\5\0\7\1"
                                "\1\x11\0\xff\xda";
@@ -111,9 +108,8 @@ static void jpeg_segments(void **state)
 }
 
 /* Sizes as the three kinds of WebP say them; EXIF stands behind the image. */
-static void webp_chunks(void **state)
+TEST(webp_chunks)
 {
-    (void)state;
     struct image_info info;
     struct err e;
     static const char lossy[] = "RIFF\0\0\0\0WEBPVP8 \0\0\0\0xxx\x9d\1\x2a\x2c\1\x14\xc0";
@@ -136,9 +132,8 @@ static void webp_chunks(void **state)
     }
 }
 
-static void gif_blocks(void **state)
+TEST(gif_blocks)
 {
-    (void)state;
     static const char file[] =
         "GIF89a\3\0\2\0\0\0\0!\xfe\3abc\0!\xf9\4\0\0\0\0\0,\1\0\0\0\5\0\1\0\0";
     struct image_info info;
@@ -149,19 +144,12 @@ static void gif_blocks(void **state)
         assert_int_equal(sniff(file, n, &info, &e), -1);
 }
 
-static void names(void **state)
+TEST(names)
 {
-    (void)state;
     assert_string_equal(image_mime(IMAGE_PNG), "image/png");
     assert_string_equal(image_mime(IMAGE_JPEG), "image/jpeg");
     assert_string_equal(image_mime(IMAGE_WEBP), "image/webp");
     assert_string_equal(image_mime(IMAGE_GIF), "image/gif");
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {cmocka_unit_test(limits),        cmocka_unit_test(strangers),
-                                   cmocka_unit_test(jpeg_segments), cmocka_unit_test(webp_chunks),
-                                   cmocka_unit_test(gif_blocks),    cmocka_unit_test(names)};
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

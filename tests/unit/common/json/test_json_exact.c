@@ -3,9 +3,8 @@
 #include "tests/unit/test.h"
 #include <string.h>
 
-static void texts_come_back(void **state)
+TEST(texts_come_back)
 {
-    (void)state;
     static const struct {
         const char *in, *out; /* NULL: the same */
     } rows[] = {
@@ -31,9 +30,8 @@ static void texts_come_back(void **state)
     }
 }
 
-static void a_nul_is_one_byte_of_a_text(void **state)
+TEST(a_nul_is_one_byte_of_a_text)
 {
-    (void)state;
     struct buf b = BUF_INIT;
     json_text_exact(&b, "a\xc0\x80"
                         "b\xc0\x80");
@@ -42,9 +40,8 @@ static void a_nul_is_one_byte_of_a_text(void **state)
     buf_free(&b);
 }
 
-static void what_json_parse_refuses_is_refused(void **state)
+TEST(what_json_parse_refuses_is_refused)
 {
-    (void)state;
     static const char *const rows[] = {"", "[1", "\"\xc0\x80\"", "{\"a\":}", "[1] 2", "\"\\u00\""};
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct err e = ERR_INIT;
@@ -53,12 +50,4 @@ static void what_json_parse_refuses_is_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_come_back),
-        cmocka_unit_test(a_nul_is_one_byte_of_a_text),
-        cmocka_unit_test(what_json_parse_refuses_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -6,9 +6,8 @@
 #include <string.h>
 
 /* What RFC 8259 has no rule for. cJSON takes about half of these. */
-static void what_is_no_json_is_refused(void **state)
+TEST(what_is_no_json_is_refused)
 {
-    (void)state;
     static const struct {
         const char *text, *why;
     } rows[] = {
@@ -59,9 +58,8 @@ static void what_is_no_json_is_refused(void **state)
     }
 }
 
-static void depth_is_bounded(void **state)
+TEST(depth_is_bounded)
 {
-    (void)state;
     char text[2 * JR_MAX_DEPTH + 8];
     for (int extra = 0; extra < 2; extra++) {
         const int n = JR_MAX_DEPTH + extra;
@@ -76,9 +74,8 @@ static void depth_is_bounded(void **state)
     }
 }
 
-static void numbers_are_exact(void **state)
+TEST(numbers_are_exact)
 {
-    (void)state;
     static const struct {
         const char *text;
         bool whole;
@@ -106,9 +103,8 @@ static void numbers_are_exact(void **state)
     }
 }
 
-static void strings_are_read_in_three_ways(void **state)
+TEST(strings_are_read_in_three_ways)
 {
-    (void)state;
     static const char text[] = "\"\\u00e9\\ud83d\\ude00\\n\\/x\" \"a\\u0000b\" \"\\ud800.\"";
     struct json_reader j = json_reader(text, strlen(text));
     struct buf b = BUF_INIT;
@@ -190,9 +186,8 @@ static void same_trees(const char *text, size_t n, bool valid)
     cJSON_Delete(theirs);
 }
 
-static void trees_are_those_of_cjson(void **state)
+TEST(trees_are_those_of_cjson)
 {
-    (void)state;
     static const char bytes[] = "{}[],:\"\\ 0123456789.-+eEutrnfalsx\n";
     rng = test_seed(1);
     for (int round = 0; round < 3000; round++) {
@@ -207,14 +202,4 @@ static void trees_are_those_of_cjson(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_no_json_is_refused),
-        cmocka_unit_test(depth_is_bounded),
-        cmocka_unit_test(numbers_are_exact),
-        cmocka_unit_test(strings_are_read_in_three_ways),
-        cmocka_unit_test(trees_are_those_of_cjson),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -21,9 +21,8 @@ static const char *unread(const cJSON *o)
     return names;
 }
 
-static void what_is_looked_up_is_read(void **state)
+TEST(what_is_looked_up_is_read)
 {
-    (void)state;
     cJSON *t = tree("{\"a\":1,\"b\":{\"c\":2,\"d\":3},\"e\":null,\"f\":\"x\",\"g\":true}");
     assert_string_equal(unread(t), "");
     json_watch(t);
@@ -43,9 +42,8 @@ static void what_is_looked_up_is_read(void **state)
 }
 
 /* Look-ups do not write into trees that threads share. */
-static void what_is_not_watched_stays(void **state)
+TEST(what_is_not_watched_stays)
 {
-    (void)state;
     cJSON *t = tree("{\"a\":1}");
     const cJSON before = *t->child;
     json_get(t, "a");
@@ -58,11 +56,4 @@ static void what_is_not_watched_stays(void **state)
     cJSON_Delete(t);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_looked_up_is_read),
-        cmocka_unit_test(what_is_not_watched_stays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

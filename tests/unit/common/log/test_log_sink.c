@@ -38,47 +38,50 @@ static char *read_until(int fd, const char *last)
     return all;
 }
 
-static void nobody_waits_for_a_log_that_is_not_read(void **state)
+/* A process of its own: exit() is part of the test. */
+static void run_child(int out, bool unread)
 {
-    (void)state;
-    int p[2], id[THREADS];
-    pthread_t t[THREADS];
-    assert_int_equal(pipe(p), 0);
-    log_init("test", LOG_INFO, false, p[1]);
-    uint64_t before = log_dropped();
-    for (int i = 0; i < THREADS; i++)
-        id[i] = i, pthread_create(&t[i], NULL, write_lines, &id[i]);
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(t[i], NULL); /* hangs where writes block */
-    uint64_t dropped = log_dropped() - before;
-    assert_in_range(dropped, 1, THREADS * LINES);
-    LOG(LOG_INFO, "the last line");
+    log_init("test", LOG_INFO, false, out);
+    if (unread)
+        for (int i = 0; i < 3000; i++)
+            log_msg(LOG_INFO, "line %d of many, which is long enough to fill a pipe with", i);
+    log_msg(LOG_INFO, "the last words");
+    exit(0);
+}
 
-    char *all = read_until(p[0], "the last line\n"), *save = NULL;
-    uint64_t lines = 0, said = 0, first_said = 0;
-    for (char *l = strtok_r(all, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
-        const char *missing =
-            strstr(l, "Log lines were dropped: they could not be written in time lines=");
-        if (missing) {
-            said += strtoull(strrchr(missing, '=') + 1, NULL, 10);
-            first_said = first_said ? first_said : lines + 1;
-        } else if (strstr(l, "xxx")) {
-            assert_non_null(strstr(l, " INFO test: xxx")); /* whole from its beginning */
-            assert_non_null(strstr(l, " thread="));
-            lines++;
-        }
-    }
-    dropped = log_dropped() - before;
-    assert_int_equal(said, dropped);
-    assert_int_equal(lines + dropped, THREADS * LINES); /* each line is there or counted */
-    assert_in_range(first_said, 1, lines);              /* said where they are missing */
+TEST(the_last_lines_are_flushed_at_exit_if_somebody_reads)
+{
+    int p[2], status;
+    assert_int_equal(pipe(p), 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        run_child(p[1], true);
+    close(p[1]);
+    char *all = read_until(p[0], "the last words\n");
+    assert_non_null(strstr(all, "line 2999 of many"));
+    assert_null(strstr(all, "dropped"));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     free(all);
-    assert_true(log_flush());
-    log_init("", LOG_INFO, false, STDERR_FILENO);
+    close(p[0]);
+}
+
+TEST(exit_does_not_wait_for_ever)
+{
+    int p[2], status;
+    assert_int_equal(pipe(p), 0);
+    int64_t start = clock_ms();
+    pid_t pid = fork();
+    if (pid == 0)
+        run_child(p[1], true);
+    assert_int_equal(waitpid(pid, &status, 0), pid); /* p[0] is not read */
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_true(clock_ms() - start >= LOG_READER_MS);
     close(p[0]), close(p[1]);
 }
 
-/* A process of its own: exit() is part of the test. Its output, or NULL after `most_ms`. */
+/* ---------------------------------------------------------------- with a writer: no fork below */
+
 static char *contents(int fd)
 {
     const off_t n = lseek(fd, 0, SEEK_END);
@@ -89,9 +92,8 @@ static char *contents(int fd)
 }
 
 /* A limit of the file's size cuts a line, as a disk without space does. */
-static void a_full_disk_loses_whole_lines_and_says_how_many(void **state)
+TEST(a_full_disk_loses_whole_lines_and_says_how_many)
 {
-    (void)state;
     enum { FULL = 1000, TRIED = 40 };
     char name[] = "/tmp/test_log_sink.XXXXXX", text[100];
     const int fd = mkstemp(name);
@@ -136,52 +138,47 @@ static void a_full_disk_loses_whole_lines_and_says_how_many(void **state)
     close(fd);
 }
 
-static void run_child(int out, bool unread)
+TEST(nobody_waits_for_a_log_that_is_not_read)
 {
-    log_init("test", LOG_INFO, false, out);
-    if (unread)
-        for (int i = 0; i < 3000; i++)
-            log_msg(LOG_INFO, "line %d of many, which is long enough to fill a pipe with", i);
-    log_msg(LOG_INFO, "the last words");
-    exit(0);
-}
-
-static void the_last_lines_are_flushed_at_exit_if_somebody_reads(void **state)
-{
-    (void)state;
-    int p[2], status;
+    int p[2], id[THREADS];
+    pthread_t t[THREADS];
     assert_int_equal(pipe(p), 0);
-    pid_t pid = fork();
-    if (pid == 0)
-        run_child(p[1], true);
-    close(p[1]);
-    char *all = read_until(p[0], "the last words\n");
-    assert_non_null(strstr(all, "line 2999 of many"));
-    assert_null(strstr(all, "dropped"));
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    log_init("test", LOG_INFO, false, p[1]);
+    uint64_t before = log_dropped();
+    for (int i = 0; i < THREADS; i++)
+        id[i] = i, pthread_create(&t[i], NULL, write_lines, &id[i]);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(t[i], NULL); /* hangs where writes block */
+    uint64_t dropped = log_dropped() - before;
+    assert_in_range(dropped, 1, THREADS * LINES);
+    LOG(LOG_INFO, "the last line");
+
+    char *all = read_until(p[0], "the last line\n"), *save = NULL;
+    uint64_t lines = 0, said = 0, first_said = 0;
+    for (char *l = strtok_r(all, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
+        const char *missing =
+            strstr(l, "Log lines were dropped: they could not be written in time lines=");
+        if (missing) {
+            said += strtoull(strrchr(missing, '=') + 1, NULL, 10);
+            first_said = first_said ? first_said : lines + 1;
+        } else if (strstr(l, "xxx")) {
+            assert_non_null(strstr(l, " INFO test: xxx")); /* whole from its beginning */
+            assert_non_null(strstr(l, " thread="));
+            lines++;
+        }
+    }
+    dropped = log_dropped() - before;
+    assert_int_equal(said, dropped);
+    assert_int_equal(lines + dropped, THREADS * LINES); /* each line is there or counted */
+    assert_in_range(first_said, 1, lines);              /* said where they are missing */
     free(all);
-    close(p[0]);
-}
-
-static void exit_does_not_wait_for_ever(void **state)
-{
-    (void)state;
-    int p[2], status;
-    assert_int_equal(pipe(p), 0);
-    int64_t start = clock_ms();
-    pid_t pid = fork();
-    if (pid == 0)
-        run_child(p[1], true);
-    assert_int_equal(waitpid(pid, &status, 0), pid); /* p[0] is not read */
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    assert_true(clock_ms() - start >= LOG_READER_MS);
+    assert_true(log_flush());
+    log_init("", LOG_INFO, false, STDERR_FILENO);
     close(p[0]), close(p[1]);
 }
 
-static void lines_without_heap_have_the_form_of_the_others(void **state)
+TEST(lines_without_heap_have_the_form_of_the_others)
 {
-    (void)state;
     char line[256], longer[1000];
     log_init("test", LOG_INFO, true, STDERR_FILENO);
     size_t n = log_line(line, sizeof(line), LOG_ERROR, "#0 a \"b\"\n");
@@ -199,15 +196,4 @@ static void lines_without_heap_have_the_form_of_the_others(void **state)
     log_init("", LOG_INFO, false, STDERR_FILENO);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        /* first those that fork before there is a writer */
-        cmocka_unit_test(the_last_lines_are_flushed_at_exit_if_somebody_reads),
-        cmocka_unit_test(exit_does_not_wait_for_ever),
-        cmocka_unit_test(a_full_disk_loses_whole_lines_and_says_how_many),
-        cmocka_unit_test(nobody_waits_for_a_log_that_is_not_read),
-        cmocka_unit_test(lines_without_heap_have_the_form_of_the_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -137,12 +137,11 @@ static void start(struct rig *g, struct call *c, uint64_t id, int64_t timeout_ms
     rpc_unary_start(g->client, g->filter, &c->u, rpc_pack(&q.base), timeout_ms, wait);
 }
 
-static void many_calls_are_answered_each_once(void **state)
+TEST(many_calls_are_answered_each_once)
 {
     enum { N = 200 };
     static struct call c[N];
     struct rig g;
-    (void)state;
     setup(&g, true);
     for (uint64_t i = 0; i < N; i++)
         start(&g, &c[i], 100 + i, 10000, false);
@@ -155,11 +154,10 @@ static void many_calls_are_answered_each_once(void **state)
     teardown(&g);
 }
 
-static void the_servers_words_arrive(void **state)
+TEST(the_servers_words_arrive)
 {
     struct rig g;
     struct call c;
-    (void)state;
     setup(&g, true);
     start(&g, &c, 13, 10000, false);
     rpc_loop_run(g.loop);
@@ -168,11 +166,10 @@ static void the_servers_words_arrive(void **state)
     teardown(&g);
 }
 
-static void a_deadline_ends_the_wait(void **state)
+TEST(a_deadline_ends_the_wait)
 {
     struct rig g;
     struct call c;
-    (void)state;
     setup(&g, true);
     start(&g, &c, 2000, 100, false);
     rpc_loop_run(g.loop);
@@ -192,12 +189,11 @@ static void on_timer(struct rpc_op *op, bool ok)
     rpc_unary_cancel(&CONTAINER_OF(op, struct timer, op)->c->u);
 }
 
-static void a_call_can_be_cancelled(void **state)
+TEST(a_call_can_be_cancelled)
 {
     struct rig g;
     struct call c;
     struct timer t = {{on_timer, "cancel"}, &c};
-    (void)state;
     setup(&g, true);
     start(&g, &c, 2000, 10000, false);
     rpc_after(g.loop, 50, &t.op);
@@ -207,11 +203,10 @@ static void a_call_can_be_cancelled(void **state)
     teardown(&g);
 }
 
-static void nobody_there_is_known_at_once(void **state)
+TEST(nobody_there_is_known_at_once)
 {
     struct rig g;
     struct call c;
-    (void)state;
     setup(&g, false);
     start(&g, &c, 1, 10000, false);
     rpc_loop_run(g.loop);
@@ -227,12 +222,11 @@ static void *open_later(void *s)
     return NULL;
 }
 
-static void a_call_that_waits_gets_the_server_that_comes(void **state)
+TEST(a_call_that_waits_gets_the_server_that_comes)
 {
     struct rig g;
     struct call c, never;
     pthread_t t;
-    (void)state;
     setup(&g, false);
     start(&g, &c, 7, 10000, true);
     start(&g, &never, 7, 150, true); /* its time is over before */
@@ -246,9 +240,8 @@ static void a_call_that_waits_gets_the_server_that_comes(void **state)
     teardown(&g);
 }
 
-static void a_socket_of_another_user_is_not_asked(void **state)
+TEST(a_socket_of_another_user_is_not_asked)
 {
-    (void)state;
     char path[100], target[120];
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     struct err e = ERR_INIT;
@@ -278,18 +271,9 @@ static void a_socket_of_another_user_is_not_asked(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_calls_are_answered_each_once),
-        cmocka_unit_test(the_servers_words_arrive),
-        cmocka_unit_test(a_deadline_ends_the_wait),
-        cmocka_unit_test(a_call_can_be_cancelled),
-        cmocka_unit_test(nobody_there_is_known_at_once),
-        cmocka_unit_test(a_call_that_waits_gets_the_server_that_comes),
-        cmocka_unit_test(a_socket_of_another_user_is_not_asked),
-    };
     if (!mkdtemp(dir))
         return 1;
-    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    int rc = tests_run(NULL, NULL);
     rmdir(dir);
     return rc;
 }

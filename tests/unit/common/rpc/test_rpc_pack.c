@@ -1,13 +1,10 @@
 // A message survives the trip through byte buffers, and hostile bytes cost no more than the limit.
 #include "common/rpc/pack.h"
 #include "proto/generate.pb-c.h"
+#include "tests/unit/test.h"
 #include <grpc/grpc.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* The linker sends every call of malloc in this program through here. */
 void *__real_malloc(size_t n);
@@ -24,9 +21,8 @@ void *__wrap_malloc(size_t n)
 
 #define DECODE (&generate__v3__decode_request__descriptor)
 
-static void round_trip(void **state)
+TEST(round_trip)
 {
-    (void)state;
     struct rpc_mem m;
     struct err e = ERR_INIT;
     rpc_mem_init(&m, 1 << 20);
@@ -48,9 +44,8 @@ static void round_trip(void **state)
     rpc_mem_free(&m);
 }
 
-static void many_slices_and_none(void **state)
+TEST(many_slices_and_none)
 {
-    (void)state;
     struct rpc_mem m;
     struct err e = ERR_INIT;
     rpc_mem_init(&m, 1 << 20);
@@ -68,9 +63,8 @@ static void many_slices_and_none(void **state)
     rpc_mem_free(&m);
 }
 
-static void hostile(void **state)
+TEST(hostile)
 {
-    (void)state;
     struct rpc_mem m;
     struct err e = ERR_INIT;
     rpc_mem_init(&m, 64 << 10);
@@ -93,9 +87,8 @@ static void hostile(void **state)
 }
 
 /* 1,000 messages take more than one chunk: the first, or a later one, is not to be had. */
-static void out_of_memory(void **state)
+TEST(out_of_memory)
 {
-    (void)state;
     struct rpc_mem m;
     rpc_mem_init(&m, 1 << 20);
     grpc_slice s = grpc_slice_malloc(2000);
@@ -123,14 +116,8 @@ static void out_of_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(round_trip),
-        cmocka_unit_test(many_slices_and_none),
-        cmocka_unit_test(hostile),
-        cmocka_unit_test(out_of_memory),
-    };
     grpc_init();
-    int rc = cmocka_run_group_tests(t, NULL, NULL);
+    int rc = tests_run(NULL, NULL);
     grpc_shutdown_blocking();
     return rc;
 }

@@ -1,13 +1,12 @@
 // The two lanes, the answers to what is not a method or not a message, addresses, and shutdown.
 #include "common/rpc/server.h"
 #include "proto/generate.pb-c.h"
+#include "tests/unit/test.h"
 #include <fcntl.h>
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 #include <grpc/support/alloc.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,8 +16,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char dir[] = "/tmp/rpc-test-XXXXXX";
 
@@ -163,9 +160,8 @@ static void paths(char addr[120], char target[120], const char *name)
     snprintf(target, 120, "unix:%s/%s", dir, name);
 }
 
-static void answers(void **state)
+TEST(answers)
 {
-    (void)state;
     struct fixture f;
     char addr[120], t[120];
     paths(addr, t, "a");
@@ -201,9 +197,8 @@ static void wait_until_it_runs(struct fixture *f)
     assert_true(f->runs);
 }
 
-static void at_once_overtakes(void **state)
+TEST(at_once_overtakes)
 {
-    (void)state;
     struct fixture f;
     char addr[120], t[120];
     paths(addr, t, "b");
@@ -219,9 +214,8 @@ static void at_once_overtakes(void **state)
     stop(&f);
 }
 
-static void stop_answers_the_running_call(void **state)
+TEST(stop_answers_the_running_call)
 {
-    (void)state;
     struct fixture f;
     char addr[120], t[120];
     paths(addr, t, "c");
@@ -239,9 +233,8 @@ static void stop_answers_the_running_call(void **state)
     assert_int_equal((uintptr_t)id, 0); /* refused */
 }
 
-static void addresses(void **state)
+TEST(addresses)
 {
-    (void)state;
     struct fixture f, g = {0};
     struct err e = ERR_INIT;
     char addr[120], t[120], longer[200];
@@ -276,9 +269,8 @@ static void addresses(void **state)
     assert_null(open_at(&g, "tcp://nowhere", &e));
 }
 
-static void tcp(void **state)
+TEST(tcp)
 {
-    (void)state;
     struct fixture f, g = {0};
     struct err e = ERR_INIT;
     char t[40];
@@ -290,9 +282,8 @@ static void tcp(void **state)
 }
 
 /* Each call lacks the memory for the object of a next one. */
-static void calls_are_received_after_memory_ran_out(void **state)
+TEST(calls_are_received_after_memory_ran_out)
 {
-    (void)state;
     struct fixture f;
     char addr[120], t[120];
     paths(addr, t, "e");
@@ -307,18 +298,10 @@ static void calls_are_received_after_memory_ran_out(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers),
-        cmocka_unit_test(at_once_overtakes),
-        cmocka_unit_test(stop_answers_the_running_call),
-        cmocka_unit_test(addresses),
-        cmocka_unit_test(tcp),
-        cmocka_unit_test(calls_are_received_after_memory_ran_out),
-    };
     if (!mkdtemp(dir))
         return 1;
     grpc_init();
-    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    int rc = tests_run(NULL, NULL);
     grpc_shutdown_blocking();
     rmdir(dir);
     return rc;

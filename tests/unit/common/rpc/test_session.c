@@ -5,10 +5,9 @@
 
 enum { T = 1000000, LEASE = RPC_SESSION_LEASE_MS };
 
-static void the_first_one_owns_it(void **state)
+TEST(the_first_one_owns_it)
 {
     struct rpc_session s = {0};
-    (void)state;
     assert_true(rpc_session_begin(&s, "a", T));
     rpc_session_end(&s, "a", T);
     assert_true(rpc_session_begin(&s, "a", T + 1)); /* several at once */
@@ -21,10 +20,9 @@ static void the_first_one_owns_it(void **state)
     assert_false(rpc_session_begin(&s, "a", T + 5 + LEASE)); /* it was away for too long */
 }
 
-static void a_long_call_and_health_keep_it(void **state)
+TEST(a_long_call_and_health_keep_it)
 {
     struct rpc_session s = {0};
-    (void)state;
     assert_true(rpc_session_begin(&s, "a", T));
     assert_false(rpc_session_begin(&s, "b", T + 10 * LEASE)); /* the call still runs */
     rpc_session_end(&s, "a", T + 10 * LEASE);
@@ -34,10 +32,9 @@ static void a_long_call_and_health_keep_it(void **state)
     assert_true(rpc_session_begin(&s, "b", T + 12 * LEASE + 1));
 }
 
-static void callers_without_an_id_are_served(void **state)
+TEST(callers_without_an_id_are_served)
 {
     struct rpc_session s = {0};
-    (void)state;
     assert_true(rpc_session_begin(&s, "a", T));
     assert_true(rpc_session_begin(&s, "", T));
     rpc_session_end(&s, "", T);
@@ -45,23 +42,13 @@ static void callers_without_an_id_are_served(void **state)
     assert_string_equal(s.owner, "a");
 }
 
-static void ids_differ(void **state)
+TEST(ids_differ)
 {
     char a[RPC_SESSION_TEXT], b[RPC_SESSION_TEXT];
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(rpc_session_draw(a, &e) | rpc_session_draw(b, &e), 0);
     assert_int_equal(strlen(a), RPC_SESSION_TEXT - 1);
     assert_string_not_equal(a, b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_one_owns_it),
-        cmocka_unit_test(a_long_call_and_health_keep_it),
-        cmocka_unit_test(callers_without_an_id_are_served),
-        cmocka_unit_test(ids_differ),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -18,11 +18,10 @@ static void *make_file(void *path)
     return NULL;
 }
 
-static void a_socket_is_waited_for(void **state)
+TEST(a_socket_is_waited_for)
 {
     char dir[] = "/tmp/target-XXXXXX", target[128];
     pthread_t t;
-    (void)state;
     assert_non_null(mkdtemp(dir));
     snprintf(target, sizeof(target), "unix://%s/s", dir);
     const int64_t start = clock_ms();
@@ -37,20 +36,12 @@ static void a_socket_is_waited_for(void **state)
     rmdir(dir);
 }
 
-static void a_port_is_not(void **state)
+TEST(a_port_is_not)
 {
     const int64_t start = clock_ms();
-    (void)state;
     rpc_target_await("tcp://127.0.0.1:9", 60000);
     rpc_target_await("127.0.0.1:9", 60000);
     assert_true(clock_ms() < start + 30000);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_socket_is_waited_for),
-        cmocka_unit_test(a_port_is_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

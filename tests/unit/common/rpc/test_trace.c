@@ -9,9 +9,8 @@
 #define ID   "4bf92f3577b34da6a3ce929d0e0e4736"
 #define SPAN "00f067aa0ba902b7"
 
-static void contexts_are_read_and_written(void **state)
+TEST(contexts_are_read_and_written)
 {
-    (void)state;
     struct trace_context c;
     char text[TRACE_PARENT_LEN + 1];
     assert_true(trace_parse("00-" ID "-" SPAN "-01", &c) && c.sampled);
@@ -23,9 +22,8 @@ static void contexts_are_read_and_written(void **state)
     assert_true(trace_parse("cc-" ID "-" SPAN "-01-what-the-future-brings", &c));
 }
 
-static void what_is_no_context_is_none(void **state)
+TEST(what_is_no_context_is_none)
 {
-    (void)state;
     static const char *const bad[] = {
         "",
         "00",
@@ -50,9 +48,8 @@ static void what_is_no_context_is_none(void **state)
     }
 }
 
-static void what_may_be_passed_on(void **state)
+TEST(what_may_be_passed_on)
 {
-    (void)state;
     static const char *const good[] = {
         "congo=t61rcWkgMzE",
         "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE",
@@ -86,9 +83,8 @@ static void what_may_be_passed_on(void **state)
     }
 }
 
-static void children_stay_in_the_trace(void **state)
+TEST(children_stay_in_the_trace)
 {
-    (void)state;
     struct trace_context p, a, b;
     assert_true(trace_parse("00-" ID "-" SPAN "-00", &p));
     a = trace_child(&p);
@@ -109,9 +105,8 @@ static void count(void *arg, enum trace_fate f, uint64_t n)
 }
 
 /* No server listens at the endpoint. */
-static void a_full_queue_drops_and_does_not_block(void **state)
+TEST(a_full_queue_drops_and_does_not_block)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct tracer_options o = {.endpoint = "unix:/tmp/no-such-collector",
                                .service_name = "t",
@@ -135,9 +130,8 @@ static void a_full_queue_drops_and_does_not_block(void **state)
     assert_int_equal(fates[TRACE_FULL] + fates[TRACE_LOST], 1000);
 }
 
-static void endpoints(void **state)
+TEST(endpoints)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct tracer_options o = {.endpoint = "https://collector:4317", .service_name = "t"};
     assert_null(tracer_new(&o, &e));
@@ -154,15 +148,4 @@ static void endpoints(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(contexts_are_read_and_written),
-        cmocka_unit_test(what_is_no_context_is_none),
-        cmocka_unit_test(what_may_be_passed_on),
-        cmocka_unit_test(children_stay_in_the_trace),
-        cmocka_unit_test(a_full_queue_drops_and_does_not_block),
-        cmocka_unit_test(endpoints),
-    };
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

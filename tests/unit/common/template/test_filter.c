@@ -1,13 +1,9 @@
 /* The filter program: JSON lines in, JSON lines out. */
 #include "common/template/filter.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "tests/unit/test.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char *filter(const char *src, const char *lines, int *rc, struct err *e)
 {
@@ -24,9 +20,8 @@ static char *filter(const char *src, const char *lines, int *rc, struct err *e)
     return text;
 }
 
-static void one_line_in_one_out(void **state)
+TEST(one_line_in_one_out)
 {
-    (void)state;
     int rc;
     struct err e = ERR_INIT;
     char *text = filter(
@@ -51,9 +46,8 @@ static void one_line_in_one_out(void **state)
     free(text);
 }
 
-static void the_last_message_can_stay_open(void **state)
+TEST(the_last_message_can_stay_open)
 {
-    (void)state;
     int rc;
     struct err e = ERR_INIT;
     char *text = filter("{% for m in messages %}<{{ m.r }}{{ m.content }}>{% endfor %}",
@@ -65,9 +59,8 @@ static void the_last_message_can_stay_open(void **state)
     free(text);
 }
 
-static void a_broken_template_stops_it(void **state)
+TEST(a_broken_template_stops_it)
 {
-    (void)state;
     int rc;
     struct err e = ERR_INIT;
     char *text = filter("{% if %}", "{}\n", &rc, &e);
@@ -80,12 +73,4 @@ static void a_broken_template_stops_it(void **state)
     fclose(none);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_line_in_one_out),
-        cmocka_unit_test(the_last_message_can_stay_open),
-        cmocka_unit_test(a_broken_template_stops_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -129,9 +129,8 @@ static const struct {
     {"{% filter upper %}{% autoescape true %}{{ '<' }}{% endautoescape %}{% endfilter %}", "&LT;"},
 };
 
-static void templates_render_as_jinja_does(void **state)
+TEST(templates_render_as_jinja_does)
 {
-    (void)state;
     struct err e = ERR_INIT;
     cJSON *vars = json_parse(vars_text, sizeof(vars_text) - 1, &e);
     assert_non_null(vars);
@@ -150,10 +149,4 @@ static void templates_render_as_jinja_does(void **state)
     cJSON_Delete(vars);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(templates_render_as_jinja_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

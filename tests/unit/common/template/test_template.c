@@ -2,15 +2,11 @@
  */
 #include "common/json/exact.h"
 #include "common/template/chat.h"
+#include "tests/unit/test.h"
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 static const char vars_text[] =
     "{\"s\":\"h\u00e9llo\",\"l\":[3,1,2],\"d\":{\"b\":1,\"a\":2.0,\"items\":5},"
@@ -50,9 +46,8 @@ static void expect_part(const char *src, const struct template_limits *limits, c
     free(got);
 }
 
-static void values_print_as_in_python(void **state)
+TEST(values_print_as_in_python)
 {
-    (void)state;
     expect("{{ big }} {{ two }} {{ e }} {{ d }}",
            "12345678901234567890 2.0 1e-07 {'b': 1, 'a': 2.0, 'items': 5}");
     expect("{{ s[1] }}{{ s[::-1] }}{{ s|length }}", "\u00e9oll\u00e9h5");
@@ -64,9 +59,8 @@ static void values_print_as_in_python(void **state)
 }
 
 /* common/json/exact.h: NUL is C0 80, which is no UTF-8. */
-static void a_nul_of_a_body_is_escaped_and_else_kept(void **state)
+TEST(a_nul_of_a_body_is_escaped_and_else_kept)
 {
-    (void)state;
     static const char json[] = "{\"v\":{\"a\\u0000\":\"x\\u0000\\u00e9\"}}";
     static const struct {
         const char *src, *want;
@@ -93,9 +87,8 @@ static void a_nul_of_a_body_is_escaped_and_else_kept(void **state)
     cJSON_Delete(vars);
 }
 
-static void errors_name_kind_and_line(void **state)
+TEST(errors_name_kind_and_line)
 {
-    (void)state;
     expect("\n{{ raise_exception('no') }}", "!syntax error: no (in <string>:2)");
     expect_part("{{ ['a']|map('upper\\x00')|list }}", NULL, "No filter named"); /* any character */
     expect("\n\n{{ nope.x }}", "!undefined value: 'nope' is undefined (in <string>:3)");
@@ -115,9 +108,8 @@ static void errors_name_kind_and_line(void **state)
     free(got);
 }
 
-static void the_sandbox_holds(void **state)
+TEST(the_sandbox_holds)
 {
-    (void)state;
     expect_part("{{ l.append(1) }}", NULL,
                 "access to attribute 'append' of 'list' object is unsafe.");
     expect_part("{{ d.update({}) }}", NULL,
@@ -138,9 +130,8 @@ static char *repeated(const char *head, const char *part, size_t n, const char *
     return buf_take(&b);
 }
 
-static void hostile_templates_end(void **state)
+TEST(hostile_templates_end)
 {
-    (void)state;
     static const char *const bombs[] = {
         "{{ 'a' * 1000000000 }}",
         "{{ 'a' * 9223372036854775807 }}",
@@ -180,9 +171,8 @@ static void hostile_templates_end(void **state)
     }
 }
 
-static void deep_sources_end(void **state)
+TEST(deep_sources_end)
 {
-    (void)state;
     static const struct {
         const char *head, *part, *tail;
     } rows[] = {
@@ -222,7 +212,7 @@ static void *recurse(void *arg)
     return arg;
 }
 
-static void a_small_stack_is_enough(void **state)
+TEST(a_small_stack_is_enough)
 {
     pthread_attr_t attr;
     pthread_t th;
@@ -240,9 +230,8 @@ static void a_small_stack_is_enough(void **state)
     assert_ptr_equal(done, state);
 }
 
-static void limits_can_be_set(void **state)
+TEST(limits_can_be_set)
 {
-    (void)state;
     struct template_limits few = {.max_steps = 100}, little = {.max_memory = 20000},
                            narrow = {.max_output = 10};
     expect_part("{% for i in range(1000) %}{% endfor %}", &few, "too many steps");
@@ -251,17 +240,15 @@ static void limits_can_be_set(void **state)
 }
 
 /* A long page is within the limits: the expressions for links are compiled once. */
-static void many_links_are_cheap(void **state)
+TEST(many_links_are_cheap)
 {
-    (void)state;
     expect("{{ ('http://a.bc/d x@y.de ' * 10000)|urlize|length }}", "920000");
     expect_part("{{ ('http://a.bc/d ' * 10000)|urlize|length + none }}", NULL,
                 "unsupported operand");
 }
 
-static void time_is_given(void **state)
+TEST(time_is_given)
 {
-    (void)state;
     struct template_limits l = {.now = 1736944496};
     setenv("TZ", "UTC", 1);
     tzset();
@@ -270,9 +257,8 @@ static void time_is_given(void **state)
     free(got);
 }
 
-static void names_are_known(void **state)
+TEST(names_are_known)
 {
-    (void)state;
     struct err e = ERR_INIT;
     const char *src = "{% if tools %}documents{% endif %}";
     struct template *t = template_compile(src, strlen(src), &e);
@@ -301,9 +287,8 @@ static int chat(const char *src, const char *messages, const char *field, bool g
     return rc;
 }
 
-static void the_last_message_stays_open(void **state)
+TEST(the_last_message_stays_open)
 {
-    (void)state;
     static const char plain[] = "{% for m in messages %}<{{ m.content }}>{% endfor %}";
     static const char trimmed[] = "{% for m in messages %}<{{ m.content|trim }}>{% endfor %}";
     static const char two[] = "[{\"content\":\"a\"},{\"content\":\" b \"}]";
@@ -347,9 +332,8 @@ static void *render_often(void *arg)
     return NULL;
 }
 
-static void many_threads_render_one_template(void **state)
+TEST(many_threads_render_one_template)
 {
-    (void)state;
     struct err e = ERR_INIT;
     const char *src = "{% macro m(x) %}{{ x|upper }}{% endmacro %}{% for i in range(3) %}{{ i }},"
                       "{% endfor %}{{ m('ab') }}";
@@ -365,22 +349,4 @@ static void many_threads_render_one_template(void **state)
     template_free(t);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_print_as_in_python),
-        cmocka_unit_test(a_nul_of_a_body_is_escaped_and_else_kept),
-        cmocka_unit_test(errors_name_kind_and_line),
-        cmocka_unit_test(the_sandbox_holds),
-        cmocka_unit_test(hostile_templates_end),
-        cmocka_unit_test(deep_sources_end),
-        cmocka_unit_test(a_small_stack_is_enough),
-        cmocka_unit_test(limits_can_be_set),
-        cmocka_unit_test(many_links_are_cheap),
-        cmocka_unit_test(time_is_given),
-        cmocka_unit_test(names_are_known),
-        cmocka_unit_test(the_last_message_stays_open),
-        cmocka_unit_test(many_threads_render_one_template),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -33,9 +33,8 @@ static void check(filter_fn *fn, const char *in, const char *want)
     free(got);
 }
 
-static void texts_become_ids_and_byte_offsets(void **state)
+TEST(texts_become_ids_and_byte_offsets)
 {
-    (void)state;
     check(tokenize_filter,
           "{\"text\":\"a\\u00e9a\"}\n"
           "{\"text\":\"a\\u0000a\",\"add_special_tokens\":false}\n"
@@ -54,9 +53,8 @@ static void texts_become_ids_and_byte_offsets(void **state)
           "{\"ids\":[],\"offsets\":[]}\n");
 }
 
-static void ids_become_text(void **state)
+TEST(ids_become_text)
 {
-    (void)state;
     check(detokenize_filter,
           "{\"ids\":[3,2,0]}\n{\"ids\":[3,2,0],\"skip_special_tokens\":true}\n{\"ids\":[]}\n"
           "{\"ids\":[99999999]}\n{\"ids\":[-1]}\n{\"ids\":[0.5]}\n{\"ids\":[\"a\"]}\n{}\n7\n",
@@ -70,20 +68,11 @@ static void ids_become_text(void **state)
           "{\"error\":\"ids: expected a list of token ids\"}\n");
 }
 
-static void a_missing_tokenizer_is_named(void **state)
+TEST(a_missing_tokenizer_is_named)
 {
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(tokenize_filter("/nowhere", stdin, stdout, &e), -1);
     assert_non_null(strstr(e.msg, "/nowhere"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_become_ids_and_byte_offsets),
-        cmocka_unit_test(ids_become_text),
-        cmocka_unit_test(a_missing_tokenizer_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

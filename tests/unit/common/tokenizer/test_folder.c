@@ -57,9 +57,8 @@ static struct tokenizer *lazy(const char *right)
 }
 
 /* All but encoding, from the start; and encoding, when it is needed. */
-static void a_lazy_tokenizer_completes_itself(void **state)
+TEST_WITH(a_lazy_tokenizer_completes_itself, temp_begin, temp_end)
 {
-    (void)state;
     const uint32_t want[] = {4, 3, 0, 2}, ids[] = {4, 2, 3};
     struct buf text = BUF_INIT;
     put_text("tokenizer_config.json", "{\"bos_token\":\"<s>\"}");
@@ -76,9 +75,8 @@ static void a_lazy_tokenizer_completes_itself(void **state)
 }
 
 /* Another file than the one whose vocabulary decodes: its ids would be wrong. */
-static void a_lazy_tokenizer_is_not_completed_from_another_file(void **state)
+TEST_WITH(a_lazy_tokenizer_is_not_completed_from_another_file, temp_begin, temp_end)
 {
-    (void)state;
     char path[200], other[200];
     struct err e = ERR_INIT;
     struct tok_scratch *scratch = NULL;
@@ -99,7 +97,7 @@ static void a_lazy_tokenizer_is_not_completed_from_another_file(void **state)
 }
 
 /* The same of a folder without tokenizer.json: any file that it is made of. */
-static void nor_from_other_files_of_an_older_format(void **state)
+TEST_WITH(nor_from_other_files_of_an_older_format, temp_begin, temp_end)
 {
     static const struct {
         const char *name, *text;
@@ -107,7 +105,6 @@ static void nor_from_other_files_of_an_older_format(void **state)
                   {"tokenizer_config.json", "{\"do_lower_case\":false}"},
                   {"added_tokens.json", "{\"<new>\":7}"},
                   {NULL, NULL}};
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct err e = ERR_INIT;
         struct tok_scratch *scratch = NULL;
@@ -128,9 +125,8 @@ static void nor_from_other_files_of_an_older_format(void **state)
 }
 
 /* What only encoding needs is read then: its errors are that call's. */
-static void a_lazy_tokenizer_reads_no_merges(void **state)
+TEST_WITH(a_lazy_tokenizer_reads_no_merges, temp_begin, temp_end)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct tok_scratch *scratch = NULL;
     struct tok_ids ids = {0};
@@ -148,9 +144,8 @@ static void a_lazy_tokenizer_reads_no_merges(void **state)
     tokenizer_free(t);
 }
 
-static void words_in_lines(void **state)
+TEST_WITH(words_in_lines, temp_begin, temp_end)
 {
-    (void)state;
     put_text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\n,\nworld\n!\nun\n##aff\n"
                           "##able\n漢\ncafe\n##s\n-\nthe\n");
     ENCODES("Hello, World!", 2, 5, 6, 7, 8, 3);
@@ -159,9 +154,8 @@ static void words_in_lines(void **state)
 }
 
 /* Files beside it that are no objects name no special tokens. */
-static void arrays_in_place_of_objects(void **state)
+TEST_WITH(arrays_in_place_of_objects, temp_begin, temp_end)
 {
-    (void)state;
     put_text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\n");
     put_text("tokenizer_config.json", "[[\"hello\"],{\"content\":\"hello\"},\"hello\",5]");
     put_text("special_tokens_map.json", "[[],[[]]]");
@@ -169,13 +163,12 @@ static void arrays_in_place_of_objects(void **state)
     ENCODES("hello", 2, 5, 3);
 }
 
-static void ranks(void **state)
+TEST_WITH(ranks, temp_begin, temp_end)
 {
     static const char *const merged[] = {"he", "ll",     "hell",     "hello", " w", "or", " wor",
                                          "ld", " world", "\xe6\xbc", "漢",    "12", "123"};
     struct buf b = BUF_INIT;
     unsigned rank = 0;
-    (void)state;
     for (; rank < 256; rank++) {
         const char byte = (char)rank;
         buf_base64(&b, &byte, 1);
@@ -197,24 +190,22 @@ static void ranks(void **state)
     ENCODES("<|reserved_token_271|>", 271);
 }
 
-static void unknown_pre_tokenizers(void **state)
+TEST_WITH(unknown_pre_tokenizers, temp_begin, temp_end)
 {
     struct err e = ERR_INIT;
-    (void)state;
     put_text("tiktoken.model", "YQ== 0\n");
     put_text("tokenizer_config.json", "{\"tokenizer_class\":\"OtherTokenizer\"}");
     assert_null(tokenizer_load(root, &e));
     assert_non_null(strstr(e.msg, "`OtherTokenizer`"));
 }
 
-static void literals(void **state)
+TEST_WITH(literals, temp_begin, temp_end)
 {
     static const char *const more[] = {"257 '\\t\\t' 2", "258 '\\r\\n' 2",    "259 \"it's\" 4",
                                        "260 'it' 2",     "261 '\\u200b' 3",   "262 b'\\xe6\\xbc' 2",
                                        "263 '漢' 3",     "264 '\\\\\\'\"' 3", "265 '\\xa0x' 3",
                                        "266 '漢字' 6",   "267 '<|' 2"};
     struct buf b = BUF_INIT;
-    (void)state;
     for (unsigned byte = 0; byte < 256; byte++)
         buf_fmt(&b, "%u %s'\\x%02x' 1\n", byte + 1, byte < 128 ? "" : "b", byte);
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
@@ -243,14 +234,13 @@ static void literals(void **state)
     tokenizer_free(t);
 }
 
-static void no_literals(void **state)
+TEST_WITH(no_literals, temp_begin, temp_end)
 {
     static const char *const lines[] = {
         "1 'a'",     "1 'ab' 1",   "x 'a' 1",          "1 a 1",     "1 'a\" 1",
         "1 '\\q' 1", "1 '\\x4' 1", "1 b'\\u0041' 1",   "1 'a\\' 1", "1 '\\ud800' 3",
         "1 '' 0",    "0 'a' 1",    "99999999999 'a' 1"};
     struct err e = ERR_INIT;
-    (void)state;
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
         put_text("rwkv_vocab_v20230424.txt", lines[i]);
         if (tokenizer_load(root, &e) || !strstr(e.msg, "rwkv_vocab_v20230424.txt: line 1"))
@@ -277,7 +267,7 @@ static void put_plamo(const char *const *pieces, size_t n)
 }
 
 /* 260 and on. The ids are llama.cpp's for the same vocabulary in a GGUF file. */
-static void likely_texts(void **state)
+TEST_WITH(likely_texts, temp_begin, temp_end)
 {
     static const char *const pieces[] = {"\"a\", -1.0, \"NORMAL\"",
                                          "\"b\", -1.0, \"NORMAL\"",
@@ -289,7 +279,6 @@ static void likely_texts(void **state)
                                          "\"\u672c\", -6, \"NORMAL\"",
                                          "\"\u65e5\u672c\", -11.00004, \"NORMAL\"",
                                          "\"\u672c\u8a9e\", -7.00016, \"NORMAL\""};
-    (void)state;
     put_plamo(pieces, sizeof(pieces) / sizeof(pieces[0]));
     put_text("tokenizer_config.json",
              "{\"tokenizer_class\":\"Plamo2Tokenizer\",\"add_bos_token\":true}");
@@ -304,13 +293,12 @@ static void likely_texts(void **state)
     ENCODES("", 1);
 }
 
-static void no_plamo(void **state)
+TEST_WITH(no_plamo, temp_begin, temp_end)
 {
     static const char *const lines[] = {"\"a\"", "\"a\", \"-1\"", "\"\", -1.0", "1, -1.0",
                                         "\"a\", -1"
                                         "e999"};
     struct err e = ERR_INIT;
-    (void)state;
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
         put_plamo(&lines[i], 1);
         if (tokenizer_load(root, &e) || !strstr(e.msg, "tokenizer.jsonl: token 260"))
@@ -331,11 +319,10 @@ static const uint8_t model[] = {
     0x1a, 0x04, 0x18, 0, 0x20, 0,                                       /* no prefix, blanks stay */
 };
 
-static void pieces(void **state)
+TEST(pieces)
 {
     struct spm m;
     struct err e = ERR_INIT;
-    (void)state;
     if (spm_open(&m, model, sizeof(model), &e))
         fail_msg("%s", e.msg);
     assert_int_equal(m.n, 4);
@@ -348,12 +335,11 @@ static void pieces(void **state)
 }
 
 /* Whatever is cut off or changed, nothing outside the bytes is read. */
-static void foreign_bytes(void **state)
+TEST(foreign_bytes)
 {
     struct err e = ERR_INIT;
     struct spm m;
     uint32_t seed = 1;
-    (void)state;
     for (size_t n = 0; n < sizeof(model); n++) {
         uint8_t *copy = malloc(n ? n : 1);
         assert_non_null(copy);
@@ -376,25 +362,4 @@ static void foreign_bytes(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_lazy_tokenizer_completes_itself, temp_begin, temp_end),
-        cmocka_unit_test_setup_teardown(a_lazy_tokenizer_reads_no_merges, temp_begin, temp_end),
-        cmocka_unit_test_setup_teardown(a_lazy_tokenizer_is_not_completed_from_another_file,
-                                        temp_begin, temp_end),
-        cmocka_unit_test_setup_teardown(nor_from_other_files_of_an_older_format, temp_begin,
-                                        temp_end),
-        cmocka_unit_test_setup_teardown(words_in_lines, temp_begin, temp_end),
-        cmocka_unit_test_setup_teardown(arrays_in_place_of_objects, temp_begin, temp_end),
-        cmocka_unit_test_setup_teardown(ranks, temp_begin, temp_end),
-        cmocka_unit_test_setup_teardown(unknown_pre_tokenizers, temp_begin, temp_end),
-        cmocka_unit_test_setup_teardown(literals, temp_begin, temp_end),
-        cmocka_unit_test_setup_teardown(no_literals, temp_begin, temp_end),
-        cmocka_unit_test_setup_teardown(likely_texts, temp_begin, temp_end),
-        cmocka_unit_test_setup_teardown(no_plamo, temp_begin, temp_end),
-        cmocka_unit_test(pieces),
-        cmocka_unit_test(foreign_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -74,10 +74,9 @@ static void encodes(const char *text, const uint32_t *want, uint32_t n)
     encodes(text, (const uint32_t[]){__VA_ARGS__},                                                 \
             sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 
-static void longest_tokens(void **state)
+TEST(longest_tokens)
 {
     struct gguf_write w = {0};
-    (void)state;
     put_model(&w), put_tokens(&w, 0, NULL);
     assert_int_equal(gw_save(&w, root), 0);
     ENCODES("it's it i", FIRST_MORE + 2, 33, FIRST_MORE + 3, 33, 106);
@@ -98,10 +97,9 @@ static cJSON *file(const char *name)
     return c;
 }
 
-static void metadata(void **state)
+TEST(metadata)
 {
     struct gguf_write w = {0};
-    (void)state;
     put_model(&w), put_tokens(&w, 0, NULL);
     assert_int_equal(gw_save(&w, root), 0);
     cJSON *c = file("config.json");
@@ -122,10 +120,9 @@ static void metadata(void **state)
 }
 
 /* As llama.cpp's llama_chat_apply_template() does for this name. */
-static void named_template(void **state)
+TEST(named_template)
 {
     struct gguf_write w = {0};
-    (void)state;
     put_model(&w), put_tokens(&w, 0, NULL);
     assert_int_equal(gw_save(&w, root), 0);
     cJSON *c = file("tokenizer_config.json");
@@ -158,11 +155,10 @@ static void refuses(const char *says)
         fail_msg("%s (wanted: %s)", e.msg, says);
 }
 
-static void refused(void **state)
+TEST(refused)
 {
     static const char *const bad[] = {"\\q", "\\x4", "\\xg0", "\\", "\\x"};
     struct gguf_write w = {0};
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         put_model(&w), put_tokens(&w, 0, bad[i]);
         assert_int_equal(gw_save(&w, root), 0);
@@ -181,13 +177,4 @@ static int begin(void **state)
 }
 static int end(void **state) { return (void)state, unlink(root); }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(longest_tokens),
-        cmocka_unit_test(metadata),
-        cmocka_unit_test(named_template),
-        cmocka_unit_test(refused),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
-}
+int main(void) { return tests_run(begin, end); }

@@ -16,9 +16,8 @@ static void refuse(const char *json, const char *why)
     assert_int_equal(e.kind, ERR_VALIDATION);
 }
 
-static void broken_files_are_named(void **state)
+TEST(broken_files_are_named)
 {
-    (void)state;
     refuse("", "expected an object");
     refuse("[]", "expected an object");
     refuse("{\"model\":", "the text ends here");
@@ -59,12 +58,11 @@ static void broken_files_are_named(void **state)
            "charsmap");
 }
 
-static void every_cut_of_a_file_is_an_error(void **state)
+TEST(every_cut_of_a_file_is_an_error)
 {
     static const char whole[] =
         WITH("\"added_tokens\":[{\"id\":1,\"content\":\"<s>\"}],\"normalizer\":{\"type\":\"NFC\"},"
              "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"Fuse\"}");
-    (void)state;
     for (size_t n = 0; n < sizeof whole - 2; n++) {
         struct err e = ERR_INIT;
         struct tokenizer *t = tokenizer_load_text(whole, n, &e);
@@ -74,11 +72,10 @@ static void every_cut_of_a_file_is_an_error(void **state)
 }
 
 /* Many nested arrays or sequences must not exhaust the stack. */
-static void depth_is_bounded(void **state)
+TEST(depth_is_bounded)
 {
     struct buf b = BUF_INIT;
     struct err e = ERR_INIT;
-    (void)state;
     buf_str(&b, "{\"normalizer\":");
     for (int i = 0; i < 100000; i++)
         buf_str(&b, "{\"type\":\"Sequence\",\"normalizers\":[");
@@ -116,7 +113,7 @@ static double seconds(const struct tokenizer *t, const char *s, size_t n, uint32
 
 /* A quarter of a megabyte of one thing (half of that for the later tokenizers). The bound is
  * generous (sanitizers, shared machines); what is quadratic would take many minutes. */
-static void much_of_one_thing(void **state)
+TEST(much_of_one_thing)
 {
     static const char *const names[] = {
         "llama3",      "llama2", "t5",       "qwen2_5",
@@ -140,7 +137,6 @@ static void much_of_one_thing(void **state)
     enum { SIZE = 1 << 18 };
     char *s = malloc(SIZE);
     unsigned missing = 0;
-    (void)state;
     assert_non_null(s);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char file[256];
@@ -172,13 +168,4 @@ static void much_of_one_thing(void **state)
     free(s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(broken_files_are_named),
-        cmocka_unit_test(every_cut_of_a_file_is_an_error),
-        cmocka_unit_test(depth_is_bounded),
-        cmocka_unit_test(much_of_one_thing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -43,7 +43,7 @@ static void expect(struct tokenizer *t, const char *text, const char *want)
 }
 
 /* As `word_ids` of Hugging Face's encodings; a text among tokens stays one. */
-static void tokens_know_their_words(void **state)
+TEST(tokens_know_their_words)
 {
     static const char words[] = "{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,"
                                 "\"a\":1,\"##b\":2,\"c\":3}}";
@@ -55,7 +55,6 @@ static void tokens_know_their_words(void **state)
     struct tok_ids ids = {0};
     struct err e = ERR_INIT;
     struct buf text = BUF_INIT;
-    (void)state;
     assert_int_equal(tokenizer_encode(t, "ab c ab", 7, TOK_OFFSETS, &scratch, &ids, &e), 0);
     assert_int_equal(ids.n, 5);
     assert_memory_equal(ids.word, want, sizeof(want));
@@ -71,9 +70,8 @@ static void tokens_know_their_words(void **state)
     tokenizer_free(t);
 }
 
-static void merges_follow_ranks_not_length(void **state)
+TEST(merges_follow_ranks_not_length)
 {
-    (void)state;
     struct tokenizer *t = make("", abc);
     expect(t, "abc", "1[0,1) 7[1,3)");
     expect(t, "aab", "1[0,1) 5[1,3)");
@@ -88,9 +86,8 @@ static void merges_follow_ranks_not_length(void **state)
     tokenizer_free(t);
 }
 
-static void unknown_characters_keep_their_place(void **state)
+TEST(unknown_characters_keep_their_place)
 {
-    (void)state;
     struct tokenizer *t = make("", abc);
     expect(t, "a\xC3\xA9x", "1[0,1) 0[1,3) 0[3,4)");
     tokenizer_free(t);
@@ -101,9 +98,8 @@ static void unknown_characters_keep_their_place(void **state)
     tokenizer_free(t);
 }
 
-static void broken_utf8_is_replaced(void **state)
+TEST(broken_utf8_is_replaced)
 {
-    (void)state;
     struct tokenizer *t =
         make("", "{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\xEF\xBF\xBD\":1},\"merges\":[]}");
     expect_n(t,
@@ -113,9 +109,8 @@ static void broken_utf8_is_replaced(void **state)
     tokenizer_free(t);
 }
 
-static void affixes_mark_the_inside_and_the_end_of_a_word(void **state)
+TEST(affixes_mark_the_inside_and_the_end_of_a_word)
 {
-    (void)state;
     struct tokenizer *t =
         make("\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"},",
              "{\"type\":\"BPE\",\"unk_token\":\"?\",\"continuing_subword_prefix\":\"##\",\"end_of_"
@@ -128,9 +123,8 @@ static void affixes_mark_the_inside_and_the_end_of_a_word(void **state)
 
 #define ADDED(content, rest) "\"added_tokens\":[{\"id\":9,\"content\":\"" content "\"" rest "}],"
 
-static void added_tokens_obey_their_flags(void **state)
+TEST(added_tokens_obey_their_flags)
 {
-    (void)state;
     struct tokenizer *t = make(ADDED("<x>", ",\"lstrip\":true,\"rstrip\":true"), abc);
     expect(t, "a  <x> b", "1[0,1) 9[1,7) 2[7,8)");
     expect(t, "<x> <x>", "9[0,4) 9[4,7)");
@@ -170,9 +164,8 @@ static void expect_guarded(struct tokenizer *t, const char *text, const char *wa
     tok_scratch_free(scratch);
 }
 
-static void guards_keep_text_from_becoming_a_token(void **state)
+TEST(guards_keep_text_from_becoming_a_token)
 {
-    (void)state;
     struct tokenizer *t = make(ADDED("cab", ""), abc);
     expect_guarded(t, "abcabc", "5 9 3");
     expect_guarded(t, "abc" TOK_GUARD "abc", "1 7 1 7");         /* as if the token were unknown */
@@ -184,9 +177,8 @@ static void guards_keep_text_from_becoming_a_token(void **state)
     tokenizer_free(t);
 }
 
-static void offsets_point_into_the_original(void **state)
+TEST(offsets_point_into_the_original)
 {
-    (void)state;
     struct tokenizer *t =
         make("\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":["
              "{\"type\":\"Prepend\",\"prepend\":\"\xE2\x96\x81\"},"
@@ -199,7 +191,7 @@ static void offsets_point_into_the_original(void **state)
     tokenizer_free(t);
 }
 
-static void splits_put_matches_on_the_right_side(void **state)
+TEST(splits_put_matches_on_the_right_side)
 {
     static const struct {
         const char *behaviour, *want;
@@ -208,7 +200,6 @@ static void splits_put_matches_on_the_right_side(void **state)
                 {"MergedWithPrevious", "9[0,2) 4[2,3) 2[3,4)"},
                 {"MergedWithNext", "1[0,1) 4[1,2) 10[2,4)"},
                 {"Contiguous", "1[0,1) 11[1,3) 2[3,4)"}};
-    (void)state;
     for (size_t i = 0; i < 5; i++) {
         char pre[200];
         snprintf(pre, sizeof pre,
@@ -223,9 +214,8 @@ static void splits_put_matches_on_the_right_side(void **state)
     }
 }
 
-static void wordpiece_takes_the_longest_or_nothing(void **state)
+TEST(wordpiece_takes_the_longest_or_nothing)
 {
-    (void)state;
     struct tokenizer *t =
         make("\"normalizer\":{\"type\":\"BertNormalizer\"},\"pre_tokenizer\":{\"type\":"
              "\"BertPreTokenizer\"},"
@@ -247,9 +237,8 @@ static void wordpiece_takes_the_longest_or_nothing(void **state)
     tokenizer_free(t);
 }
 
-static void unigram_finds_the_best_path(void **state)
+TEST(unigram_finds_the_best_path)
 {
-    (void)state;
     struct tokenizer *t = make(
         "", "{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],[\"a\",-1],[\"b\",-1],"
             "[\"ab\",-1.5],[\"bb\",-3.5]]}");
@@ -258,9 +247,8 @@ static void unigram_finds_the_best_path(void **state)
     tokenizer_free(t);
 }
 
-static void a_stream_never_shows_half_a_character(void **state)
+TEST(a_stream_never_shows_half_a_character)
 {
-    (void)state;
     struct tokenizer *t = make("\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":"
                                "\"ByteFallback\"},{\"type\":\"Fuse\"}]},",
                                "{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"a\":0,\"<"
@@ -295,9 +283,8 @@ static void a_stream_never_shows_half_a_character(void **state)
 }
 
 /* An answer that ignores its end is mostly special tokens. */
-static void tokens_without_text_take_no_window(void **state)
+TEST(tokens_without_text_take_no_window)
 {
-    (void)state;
     struct tokenizer *t = make("\"added_tokens\":[{\"id\":1,\"content\":\"</s>\",\"special\":"
                                "true}],\"decoder\":{\"type\":\"Metaspace\"},",
                                "{\"type\":\"BPE\",\"vocab\":{\"\xE2\x96\x81"
@@ -317,9 +304,8 @@ static void tokens_without_text_take_no_window(void **state)
     tokenizer_free(t);
 }
 
-static void decoders_undo_what_was_done(void **state)
+TEST(decoders_undo_what_was_done)
 {
-    (void)state;
     const uint32_t ids[] = {5, 8, 3, 77, 1};
     static const struct {
         const char *decoder, *want;
@@ -346,23 +332,4 @@ static void decoders_undo_what_was_done(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(merges_follow_ranks_not_length),
-        cmocka_unit_test(tokens_know_their_words),
-        cmocka_unit_test(unknown_characters_keep_their_place),
-        cmocka_unit_test(broken_utf8_is_replaced),
-        cmocka_unit_test(affixes_mark_the_inside_and_the_end_of_a_word),
-        cmocka_unit_test(added_tokens_obey_their_flags),
-        cmocka_unit_test(guards_keep_text_from_becoming_a_token),
-        cmocka_unit_test(offsets_point_into_the_original),
-        cmocka_unit_test(splits_put_matches_on_the_right_side),
-        cmocka_unit_test(wordpiece_takes_the_longest_or_nothing),
-        cmocka_unit_test(unigram_finds_the_best_path),
-        cmocka_unit_test(a_stream_never_shows_half_a_character),
-        cmocka_unit_test(tokens_without_text_take_no_window),
-        cmocka_unit_test(decoders_undo_what_was_done),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -26,9 +26,8 @@ static void matches(const char *pattern, const char *text, const char *want)
     regex_free(r);
 }
 
-static void the_dialect_is_rubys(void **state)
+TEST(the_dialect_is_rubys)
 {
-    (void)state;
     matches("\\h+", "beefy 12", "<beef><12>");
     matches("[0-9]{1,2}+", "12345", "<12345>"); /* repeated, not possessive */
     matches("x{,2}y", "xxxy", "<xxy>");
@@ -41,9 +40,8 @@ static void the_dialect_is_rubys(void **state)
     matches("b*", "abc", "<><b><>");
 }
 
-static void white_space_is_the_unicode_property(void **state)
+TEST(white_space_is_the_unicode_property)
 {
-    (void)state;
     matches("\\s",
             "a\xC2\x85"
             "b\xE1\xA0\x8E"
@@ -53,9 +51,8 @@ static void white_space_is_the_unicode_property(void **state)
     assert_true(uni_white(0x3000) && !uni_white(0x180E) && !uni_white(0x200B));
 }
 
-static void letters_newer_than_the_library_are_letters(void **state)
+TEST(letters_newer_than_the_library_are_letters)
 {
-    (void)state;
     matches("\\p{L}+",
             "a\xF0\xB1\x8D\x90"
             "b1",
@@ -74,10 +71,9 @@ static void letters_newer_than_the_library_are_letters(void **state)
     assert_int_equal(uni_category(0x10FFFF), UNI_CN);
 }
 
-static void what_cannot_be_said_is_refused(void **state)
+TEST(what_cannot_be_said_is_refused)
 {
     static const char *const bad[] = {"(?~abc)", "[a", "a)", "(*UTF)a", "\\", "\\p{", "[[:no:]]"};
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct err e = ERR_INIT;
         struct regex *r = regex_compile(bad[i], strlen(bad[i]), &e);
@@ -91,9 +87,8 @@ static void what_cannot_be_said_is_refused(void **state)
 #define HAN   "\xE6\xBC\xA2\xE5\xAD\x97"
 
 /* All of these are what Oniguruma says by way of `tokenizers`. */
-static void marks_belong_to_words(void **state)
+TEST(marks_belong_to_words)
 {
-    (void)state;
     matches("\\b\\w+\\b", HINDI " x", "<" HINDI "><x>");
     matches("\\w\\B\\w", "ab c", "<ab>");
     matches("[[:alpha:]]+", HINDI, /* without the virama */
@@ -116,9 +111,8 @@ static void marks_belong_to_words(void **state)
     matches("[[:xdigit:]]+", "09afAFg", "<09afAF>");
 }
 
-static void classes_intersect(void **state)
+TEST(classes_intersect)
 {
-    (void)state;
     matches("[a-z&&[^aeiou]]+", "hello", "<h><ll>");
     matches("[^a-z&&[^aeiou]]+", "hello1", "<e><o1>");
     matches("[\\p{L}&&[^\\p{Han}]]+", "ab" HAN "cd", "<ab><cd>");
@@ -138,9 +132,8 @@ static void classes_intersect(void **state)
 }
 
 /* U+3002 and U+30FC stand in texts of several scripts: their Script is Common. */
-static void a_script_has_no_shared_punctuation(void **state)
+TEST(a_script_has_no_shared_punctuation)
 {
-    (void)state;
     matches("[\\p{Han}]+", HAN "\xE3\x80\x82" HAN, "<" HAN "><" HAN ">");
     matches("\\p{han}+", HAN "\xE3\x80\x82", "<" HAN ">");
     matches("\\P{Han}", HAN "\xE3\x80\x82", "<\xE3\x80\x82>");
@@ -149,9 +142,8 @@ static void a_script_has_no_shared_punctuation(void **state)
     matches("\\p{Katakana}+", "\xE3\x82\xA2\xE3\x83\xBC", "<\xE3\x82\xA2>");
 }
 
-static void categories_have_long_names(void **state)
+TEST(categories_have_long_names)
 {
-    (void)state;
     matches("\\p{Letter}+", "ab1", "<ab>");
     matches("\\P{Letter}+", "ab1", "<1>");
     matches("[\\p{Uppercase_Letter}\\p{decimal number}]+", "aB1", "<B1>");
@@ -160,9 +152,8 @@ static void categories_have_long_names(void **state)
 }
 
 /* Superscripts are \w, but not [\w]. */
-static void a_class_has_its_own_words(void **state)
+TEST(a_class_has_its_own_words)
 {
-    (void)state;
     matches("\\w+", "a\xC2\xB2", "<a\xC2\xB2>");
     matches("[\\w]+", "a\xC2\xB2", "<a>");
     matches("[^\\W]+", "a\xC2\xBD", "<a>");
@@ -170,9 +161,8 @@ static void a_class_has_its_own_words(void **state)
 }
 
 /* EXAONE's words with the spaces between them, as in a long list. */
-static void a_long_run_of_words_is_one_match(void **state)
+TEST(a_long_run_of_words_is_one_match)
 {
-    (void)state;
     enum { WORDS = 2000000 };
     struct buf b = BUF_INIT, want = BUF_INIT;
     buf_ch(&want, '<');
@@ -186,7 +176,7 @@ static void a_long_run_of_words_is_one_match(void **state)
 
 /* Loops at the end of a match take nothing back, and elsewhere they do. The look-ahead (?=) changes
  * no match, but what precedes it is translated as it stands. */
-static void loops_at_the_end_find_the_same(void **state)
+TEST(loops_at_the_end_find_the_same)
 {
     static const char *const loops[] = {
         "(?:a|ab)*",      "(?:ab?)+|b",           "(a(?:ba)*)+",     "(?:a+b|a)*|b(?:a|b)*",
@@ -196,7 +186,6 @@ static void loops_at_the_end_find_the_same(void **state)
     enum { LOOPS = sizeof(loops) / sizeof(loops[0]), TEXTS = 500, LONGEST = 14 };
     struct err e = ERR_INIT;
     void *m = regex_match_new();
-    (void)state;
     for (int k = 0; k < LOOPS; k++) {
         char text[LONGEST], other[128];
         size_t a = 0, b = 0, c = 0, d = 0;
@@ -229,7 +218,7 @@ static void loops_at_the_end_find_the_same(void **state)
 
 /* Blanks in pieces: as many matches in four times the text take four times the time, not sixteen;
  * and within a group the same expression is compiled as it stands. */
-static void blanks_in_pieces_take_linear_time(void **state)
+TEST(blanks_in_pieces_take_linear_time)
 {
     enum { SIZE = 1 << 20, TEXTS = 4000, LONGEST = 60 };
     static char text[SIZE];
@@ -238,7 +227,6 @@ static void blanks_in_pieces_take_linear_time(void **state)
     struct regex *plain = regex_compile("(?:" JAIS ")", strlen("(?:" JAIS ")"), &e);
     void *m = regex_match_new();
     size_t a, b, c, d;
-    (void)state;
     memset(text, ' ', SIZE);
     struct regex_iter it = regex_iter(fast, text, SIZE, m);
     const clock_t began = clock();
@@ -263,31 +251,12 @@ static void blanks_in_pieces_take_linear_time(void **state)
     regex_free(plain);
 }
 
-static void predicates_match_the_reference(void **state)
+TEST(predicates_match_the_reference)
 {
-    (void)state;
     assert_true(uni_numeric(0xB2) && uni_numeric('5') && !uni_numeric('x') && uni_numeric(0x2160));
     assert_true(uni_punct('$') && uni_punct(0x3002) && !uni_punct('a') && !uni_punct(0x20AC));
     assert_true(uni_word('_') && uni_word(0x301) && uni_word(0x200D) && !uni_word('-'));
     assert_true(uni_mark(0x301) && !uni_mark('a'));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_dialect_is_rubys),
-        cmocka_unit_test(white_space_is_the_unicode_property),
-        cmocka_unit_test(letters_newer_than_the_library_are_letters),
-        cmocka_unit_test(marks_belong_to_words),
-        cmocka_unit_test(classes_intersect),
-        cmocka_unit_test(what_cannot_be_said_is_refused),
-        cmocka_unit_test(a_script_has_no_shared_punctuation),
-        cmocka_unit_test(categories_have_long_names),
-        cmocka_unit_test(a_class_has_its_own_words),
-        cmocka_unit_test(a_long_run_of_words_is_one_match),
-        cmocka_unit_test(loops_at_the_end_find_the_same),
-        cmocka_unit_test(blanks_in_pieces_take_linear_time),
-        cmocka_unit_test(predicates_match_the_reference),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -100,9 +100,8 @@ static void expect(const struct made *m, const struct vocab *ids)
     free(got);
 }
 
-static void all_merges_in_order(void **state)
+TEST(all_merges_in_order)
 {
-    (void)state;
     static struct made m;
     struct vocab ids = {0};
     struct err e = ERR_INIT;
@@ -116,9 +115,8 @@ static void all_merges_in_order(void **state)
 }
 
 /* A score for each piece, ascending with their ids or descending. */
-static void scores_in_either_direction(void **state)
+TEST(scores_in_either_direction)
 {
-    (void)state;
     static struct made m;
     make(&m, 2);
     for (int down = 0; down < 2; down++) {
@@ -128,9 +126,8 @@ static void scores_in_either_direction(void **state)
     }
 }
 
-static void no_pieces_no_merges(void **state)
+TEST(no_pieces_no_merges)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct scored_merge *got;
     size_t count = 1;
@@ -139,12 +136,4 @@ static void no_pieces_no_merges(void **state)
     free(got);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_merges_in_order),
-        cmocka_unit_test(scores_in_either_direction),
-        cmocka_unit_test(no_pieces_no_merges),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,14 +1,13 @@
 /* Coordinates of tokens in prompts with images. */
 #include "tests/unit/common/vision/vision_files.h"
 
-static void positions_go_on_behind_the_longer_side(void **state)
+TEST(positions_go_on_behind_the_longer_side)
 {
     const struct vision_place places[] = {{2, 6, 2, 3, 0}, {9, 4, 4, 1, 0}};
     static const uint32_t want[][3] = {{0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {2, 2, 3},   {2, 2, 4},
                                        {2, 3, 2}, {2, 3, 3}, {2, 3, 4}, {5, 5, 5},   {6, 6, 6},
                                        {6, 7, 6}, {6, 8, 6}, {6, 9, 6}, {10, 10, 10}};
     uint32_t got[3];
-    (void)state;
     struct vision *v = load("{\"model_type\":\"qwen2_vl\",\"vision_config\":{}}", NULL);
     for (uint32_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
         vision_position(v, places, 2, i, got);
@@ -22,14 +21,13 @@ static void positions_go_on_behind_the_longer_side(void **state)
 }
 
 /* Column, row and number of the image; its first and its last feature are as text. */
-static void hunyuan_counts_within_an_image(void **state)
+TEST(hunyuan_counts_within_an_image)
 {
     const struct vision_place places[] = {{1, 6, 2, 2, 0}, {8, 5, 1, 3, 0}};
     static const uint32_t want[][3] = {{0, 0, 0}, {1, 1, 1}, {0, 0, 0},    {1, 0, 0},   {0, 1, 0},
                                        {1, 1, 0}, {6, 6, 6}, {7, 7, 7},    {8, 8, 8},   {0, 0, 1},
                                        {1, 0, 1}, {2, 0, 1}, {12, 12, 12}, {13, 13, 13}};
     uint32_t got[3];
-    (void)state;
     struct vision *v = load("{\"model_type\":\"hunyuan_vl\",\"vision_config\":{}}", NULL);
     for (uint32_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
         vision_position(v, places, 2, i, got);
@@ -39,9 +37,8 @@ static void hunyuan_counts_within_an_image(void **state)
 }
 
 /* Ends of rows and of images are features, and `resample` of the file is not used. */
-static void hunyuan_has_features_between(void **state)
+TEST(hunyuan_has_features_between)
 {
-    (void)state;
     struct vision *v =
         load("{\"model_type\":\"hunyuan_vl\",\"vision_config\":{\"cat_extra_token\":1}}",
              "{\"min_pixels\":1024,\"max_pixels\":8192,\"resample\":1}");
@@ -58,12 +55,4 @@ static void hunyuan_has_features_between(void **state)
     assert_non_null(strstr(e.msg, "cat_extra_token"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(positions_go_on_behind_the_longer_side),
-        cmocka_unit_test(hunyuan_counts_within_an_image),
-        cmocka_unit_test(hunyuan_has_features_between),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -1,11 +1,10 @@
 /* Settings of vision models: which files have them, and contradictions between them. */
 #include "tests/unit/common/vision/vision_files.h"
 
-static void models_of_text_have_none(void **state)
+TEST(models_of_text_have_none)
 {
     struct vision *v;
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(load_files("{\"model_type\":\"llama\"}", "no JSON", NULL, &v, &e), 0);
     assert_null(v);
     assert_int_equal(load_files("{\"model_type\":\"gemma3\"}", NULL, NULL, &v, &e), 0);
@@ -17,11 +16,10 @@ static void models_of_text_have_none(void **state)
     assert_null(v);
 }
 
-static void one_file_may_hold_both(void **state)
+TEST(one_file_may_hold_both)
 {
     struct vision *v;
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(load_files("{\"model_type\":\"qwen2_vl\",\"vision_config\":{}}", NULL,
                                 "{\"image_processor\":{\"min_pixels\":784,\"max_pixels\":784,"
                                 "\"resample\":1,\"image_mean\":0.5,\"do_rescale\":false}}",
@@ -33,11 +31,10 @@ static void one_file_may_hold_both(void **state)
     vision_free(v);
 }
 
-static void the_file_for_both_is_read_before_the_older_one(void **state)
+TEST(the_file_for_both_is_read_before_the_older_one)
 {
     struct vision *v;
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(load_files("{\"model_type\":\"qwen2_vl\",\"vision_config\":{}}",
                                 "{\"resample\":2}", "{\"image_processor\":{\"resample\":1}}", &v,
                                 &e),
@@ -51,11 +48,10 @@ static void the_file_for_both_is_read_before_the_older_one(void **state)
     vision_free(v);
 }
 
-static void null_is_false(void **state)
+TEST(null_is_false)
 {
     struct vision *v = load("{\"model_type\":\"smolvlm\",\"vision_config\":{}}",
                             "{\"do_rescale\":null,\"do_normalize\":0,\"do_image_splitting\":null}");
-    (void)state;
     assert_true(vision_format(v)->rescale == 1.0 && vision_format(v)->mean[0] == 0.0f);
     assert_int_equal(planned(v, 1000, 1000).n_crops, 1);
     vision_free(v);
@@ -64,7 +60,7 @@ static void null_is_false(void **state)
     vision_free(v);
 }
 
-static void sizes_have_several_forms(void **state)
+TEST(sizes_have_several_forms)
 {
 #define CLIP_LLAVA                                                                                 \
     "{\"model_type\":\"llava\",\"vision_config\":{\"model_type\":\"clip_vision_model\",\"image_"   \
@@ -86,7 +82,6 @@ static void sizes_have_several_forms(void **state)
         {GLM_V, "{\"size\":{\"shortest_edge\":784,\"longest_edge\":37632},\"max_pixels\":784}",
          168},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         struct vision *v = load(forms[i].config, forms[i].pixels);
         assert_int_equal(planned(v, 400, 200).resizes[0].width, forms[i].width);
@@ -95,12 +90,11 @@ static void sizes_have_several_forms(void **state)
 }
 
 /* The size of a feature that Pixtral's processor of prompts has, in a file of its own. */
-static void pixtral_has_one_size_of_features(void **state)
+TEST(pixtral_has_one_size_of_features)
 {
     static const char *const bad[] = {"{\"patch_size\":8}", "{\"spatial_merge_size\":1}"};
     struct vision *v;
     struct err e = ERR_INIT;
-    (void)state;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(load_files(MISTRAL, NULL, bad[i], &v, &e), -1);
         assert_non_null(strstr(e.msg, "processor_config.json: patch_size"));
@@ -110,7 +104,7 @@ static void pixtral_has_one_size_of_features(void **state)
     vision_free(v);
 }
 
-static void contradictions_are_refused(void **state)
+TEST(contradictions_are_refused)
 {
 #define MINICPM     "{\"model_type\":\"minicpmv4_6\",\"vision_config\":{%s}}"
 #define MINICPM_OCR "{\"model_type\":\"minicpm_ocr\",\"vision_config\":{%s}}"
@@ -309,7 +303,6 @@ static void contradictions_are_refused(void **state)
         {PALI, "\"image_size\":7", NULL},
         {PALI, "\"patch_size\":16,\"image_size\":225", NULL},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char config[256];
         const char *at = strstr(bad[i].config, "%s"), *end = bad[i].config + strlen(bad[i].config);
@@ -326,15 +319,4 @@ static void contradictions_are_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_of_text_have_none),
-        cmocka_unit_test(one_file_may_hold_both),
-        cmocka_unit_test(the_file_for_both_is_read_before_the_older_one),
-        cmocka_unit_test(null_is_false),
-        cmocka_unit_test(sizes_have_several_forms),
-        cmocka_unit_test(pixtral_has_one_size_of_features),
-        cmocka_unit_test(contradictions_are_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

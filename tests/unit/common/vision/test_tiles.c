@@ -3,14 +3,13 @@
 #include "tests/unit/common/vision/vision_files.h"
 
 /* The number of an image, the whole, and rows of slices. */
-static void minicpmv_numbers_images_and_cuts_slices(void **state)
+TEST(minicpmv_numbers_images_and_cuts_slices)
 {
     struct vision *v =
         load("{\"model_type\":\"minicpmv4_6\",\"vision_config\":{\"patch_size\":14}}",
              "{\"scale_resolution\":56,\"max_slice_nums\":4}");
     const struct vision_plan p = planned(v, 112, 112);
     struct buf out = BUF_INIT;
-    (void)state;
     vision_expand(v, &p, 3, &out);
     assert_string_equal(out.p, "<image_id>3</image_id><image><|image_pad|></image>"
                                "<slice><|image_pad|></slice><slice><|image_pad|></slice>\n"
@@ -27,12 +26,11 @@ static void minicpmv_numbers_images_and_cuts_slices(void **state)
 }
 
 /* A slice has as many features as there are queries, whatever its size. */
-static void minicpmv_has_queries_for_each_slice(void **state)
+TEST(minicpmv_has_queries_for_each_slice)
 {
     struct vision *v = load("{\"model_type\":\"minicpmv\",\"version\":2.6,\"query_num\":2,"
                             "\"use_image_id\":true,\"vision_config\":{}}",
                             "{\"scale_resolution\":28,\"max_slice_nums\":4}");
-    (void)state;
     assert_string_equal(vision_marker(v), "(<image>./</image>)");
     expands_to(v, 28, 28, "<image_id>0</image_id><image><unk><unk></image>");
     expands_to(v, 56, 28,
@@ -45,13 +43,12 @@ static void minicpmv_has_queries_for_each_slice(void **state)
 }
 
 /* What stands between tiles of a row, and between rows. */
-static void ovis2_marks_columns_and_rows(void **state)
+TEST(ovis2_marks_columns_and_rows)
 {
     struct vision *v = load("{\"model_type\":\"ovis2\",\"vision_config\":"
                             "{\"image_size\":28,\"patch_size\":14,\"hidden_stride\":2}}",
                             "{\"size\":28,\"crop_to_patches\":true,\"max_patches\":4}");
     const struct vision_plan p = planned(v, 56, 56);
-    (void)state;
     expands_to(v, 28, 28, "<IMG_START><IMG_ATOM><IMG_GRID><IMG_END>");
     expands_to(v, 56, 56,
                "<IMG_START><IMG_ATOM><IMG_GRID><IMG_ATOM><IMG_COL><IMG_ATOM>"
@@ -60,13 +57,12 @@ static void ovis2_marks_columns_and_rows(void **state)
     vision_free(v);
 }
 
-static void granite_docling_names_tiles(void **state)
+TEST(granite_docling_names_tiles)
 {
 #define FAKE "<fake_token_around_image>"
     struct vision *v = load("{\"model_type\":\"granite_docling\",\"vision_config\":"
                             "{\"image_size\":64,\"patch_size\":16}}",
                             "{\"size\":64,\"max_patches\":2}");
-    (void)state;
     expands_to(v, 64, 64, FAKE "<row_1_col_1><image>\n");
     expands_to(v, 64, 128,
                FAKE "<row_1_col_1><image>\n" FAKE "<row_2_col_1><image>\n\n" FAKE
@@ -75,14 +71,13 @@ static void granite_docling_names_tiles(void **state)
 }
 
 /* Wide pages whose width would shrink too much have more tiles. */
-static void granite_docling_cuts_wide_pages_finer(void **state)
+TEST(granite_docling_cuts_wide_pages_finer)
 {
 #define DENSE                                                                                      \
     "\"max_patches\":4,\"dense_max_patches\":12,\"dense_max_scale\":0.8,\"dense_min_aspect\":1.2," \
     "\"dense_max_aspect\":3"
     struct vision *v =
         load("{\"model_type\":\"granite_docling\",\"vision_config\":{}}", "{" DENSE "}");
-    (void)state;
     assert_int_equal(planned(v, 1536, 1024).n_crops, 3 * 2 + 1);
     assert_int_equal(planned(v, 1365, 2048).n_crops, 1 * 2 + 1);
     assert_int_equal(planned(v, 4096, 1024).n_crops, 4 * 1 + 1); /* beyond dense_max_aspect */
@@ -93,11 +88,10 @@ static void granite_docling_cuts_wide_pages_finer(void **state)
 }
 
 /* Tokens of an image, and the grids of square ones: the order of a set of Python decides. */
-static void muse_glimmer_takes_the_nearest_grid(void **state)
+TEST(muse_glimmer_takes_the_nearest_grid)
 {
     struct vision *v = load("{\"model_type\":\"muse_glimmer\",\"vision_config\":{}}",
                             "{\"max_image_tokens\":100}");
-    (void)state;
     expands_to(v, 28, 56, "<|image_start|><|patch|><|patch|><|image_end|>");
     assert_int_equal(planned(v, 1000, 1000).grid_h, 10);
     assert_int_equal(planned(v, 40, 40).grid_h, 1);
@@ -107,11 +101,10 @@ static void muse_glimmer_takes_the_nearest_grid(void **state)
 }
 
 /* One frame, and one coordinate of a position. */
-static void dots_ocr_reads_one_frame(void **state)
+TEST(dots_ocr_reads_one_frame)
 {
     struct vision *v = load("{\"model_type\":\"dots_ocr\",\"vision_config\":{}}",
                             "{\"min_pixels\":784,\"max_pixels\":1568,\"temporal_patch_size\":1}");
-    (void)state;
     assert_string_equal(vision_marker_around(v), "<|img|><|imgpad|><|endofimg|>");
     assert_int_equal(vision_format(v)->frames, 1);
     assert_false(vision_three_positions(v));
@@ -120,11 +113,10 @@ static void dots_ocr_reads_one_frame(void **state)
 }
 
 /* Tiles of a large image, then all of it in a square of another size, and one feature more. */
-static void deepseek_shows_tiles_and_the_whole(void **state)
+TEST(deepseek_shows_tiles_and_the_whole)
 {
     struct vision *v = load("{\"model_type\":\"deepseek_ocr2\",\"vision_config\":{}}", NULL);
     struct vision_plan p = planned(v, 768, 500);
-    (void)state;
     assert_int_equal(p.n_crops, 1);
     assert_int_equal(p.n_features, 257);
     assert_int_equal(vision_crop_width(&p, 0), 1024);
@@ -146,13 +138,12 @@ static void deepseek_shows_tiles_and_the_whole(void **state)
 }
 
 /* The same with other sizes; each row of features, also of the whole, has one more. */
-static void deepseek_ocr_ends_rows(void **state)
+TEST(deepseek_ocr_ends_rows)
 {
     struct vision *v = load("{\"model_type\":\"deepseek_vl_v2\",\"vision_config\":"
                             "{\"model_name\":\"deeplip_b_l\"}}",
                             NULL);
     struct vision_plan p = planned(v, 640, 427);
-    (void)state;
     assert_int_equal(p.n_crops, 1);
     assert_int_equal(p.n_features, 16 * 17 + 1);
     assert_int_equal(p.resizes[0].height, 683); /* of 683.2 */
@@ -168,16 +159,4 @@ static void deepseek_ocr_ends_rows(void **state)
     vision_free(v);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(minicpmv_numbers_images_and_cuts_slices),
-                                       cmocka_unit_test(minicpmv_has_queries_for_each_slice),
-                                       cmocka_unit_test(ovis2_marks_columns_and_rows),
-                                       cmocka_unit_test(granite_docling_names_tiles),
-                                       cmocka_unit_test(granite_docling_cuts_wide_pages_finer),
-                                       cmocka_unit_test(muse_glimmer_takes_the_nearest_grid),
-                                       cmocka_unit_test(dots_ocr_reads_one_frame),
-                                       cmocka_unit_test(deepseek_shows_tiles_and_the_whole),
-                                       cmocka_unit_test(deepseek_ocr_ends_rows)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

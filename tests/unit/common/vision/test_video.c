@@ -30,7 +30,7 @@ static void refused(const struct vision *v, struct vision_video video, const cha
 }
 
 /* Of smart_resize() in transformers' video processors, with the classes' sizes. */
-static void frames_have_the_sizes_of_transformers(void **state)
+TEST(frames_have_the_sizes_of_transformers)
 {
     static const struct {
         uint32_t frames, h, w, h3, w3, h2, w2;
@@ -40,7 +40,6 @@ static void frames_have_the_sizes_of_transformers(void **state)
                 {128, 480, 640, 64, 64, 476, 644},
                 {3, 2000, 20, 3200, 32, 3192, 56}};
     struct vision *third = qwen("qwen3_vl"), *second = qwen("qwen2_5_vl");
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct vision_plan p = filmed(third, rows[i].frames, rows[i].h, rows[i].w, 2);
         assert_int_equal(p.crop_height, rows[i].h3);
@@ -64,13 +63,12 @@ static void replaced_by(const struct vision *v, const struct vision_plan *p, con
 }
 
 /* Qwen3-VL has times of frames in the text, and the tokens around a video around each of them. */
-static void a_marker_becomes_frames(void **state)
+TEST(a_marker_becomes_frames)
 {
     struct vision *v =
         load("{\"model_type\": \"qwen3_5\", \"video_token_id\": 151656, \"vision_config\": {}}",
              "{\"size\": {\"shortest_edge\": 1024, \"longest_edge\": 4096}}");
     struct vision_plan p = filmed(v, 3, 32, 64, 3);
-    (void)state;
     assert_true(vision_takes_videos(v) && vision_frames_apart(v));
     assert_int_equal(vision_token_of(v, &p), 151656);
     assert_true(vision_format_of(v, &p)->mean[0] == 0.5F); /* of another class than images */
@@ -93,14 +91,13 @@ static void a_marker_becomes_frames(void **state)
 }
 
 /* Grids of 1 x 2 that are one and a third positions apart; text goes on behind the last time. */
-static void times_are_positions(void **state)
+TEST(times_are_positions)
 {
     struct vision *v = qwen("qwen2_5_vl");
     const struct vision_plan p = filmed(v, 7, 28, 56, 6);
     static const uint32_t want[][3] = {{0, 0, 0}, {1, 1, 1}, {1, 1, 2}, {2, 1, 1}, {2, 1, 2},
                                        {3, 1, 1}, {3, 1, 2}, {5, 1, 1}, {5, 1, 2}, {6, 6, 6}};
     uint32_t got[3];
-    (void)state;
     assert_int_equal(p.n_crops, 4);
     const struct vision_place place = {1, 8, 1, 2, vision_interval(v, &p)};
     for (uint32_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
@@ -114,12 +111,11 @@ static void times_are_positions(void **state)
 }
 
 /* The bounds of a file of images, of which the class' lower one for videos is above. */
-static void one_bound_is_enough(void **state)
+TEST(one_bound_is_enough)
 {
     struct vision *v =
         load("{\"model_type\": \"qwen2_5_vl\", \"video_token_id\": 151656, \"vision_config\": {}}",
              "{\"max_pixels\": 50176}");
-    (void)state;
     assert_int_equal(filmed(v, 2, 448, 448, 2).crop_width, 224);
     vision_free(v);
 }
@@ -134,7 +130,7 @@ static struct vision *glm(const char *type)
 
 /* As smart_resize() of transformers' Glm4vVideoProcessor and Gemma4VideoProcessor with the classes'
  * sizes, 70 features for a frame of Gemma 4. */
-static void frames_of_glm_and_gemma_have_the_sizes_of_transformers(void **state)
+TEST(frames_of_glm_and_gemma_have_the_sizes_of_transformers)
 {
     static const struct {
         uint32_t frames, h, w, glm_h, glm_w, gemma_h, gemma_w;
@@ -144,7 +140,6 @@ static void frames_of_glm_and_gemma_have_the_sizes_of_transformers(void **state)
                 {64, 480, 640, 476, 644, 336, 432},
                 {3, 2000, 20, 2800, 28, 3360, 48}};
     struct vision *fourth = glm("glm4v"), *gemma = glm("gemma4");
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct vision_plan p = filmed(fourth, rows[i].frames, rows[i].h, rows[i].w, 2);
         assert_int_equal(p.crop_height, rows[i].glm_h);
@@ -162,11 +157,10 @@ static void frames_of_glm_and_gemma_have_the_sizes_of_transformers(void **state)
 }
 
 /* GLM's times are behind frames, Gemma's before them; InternVL's frames are numbered. */
-static void a_marker_becomes_images(void **state)
+TEST(a_marker_becomes_images)
 {
     struct vision *v = glm("glm4v");
     struct vision_plan p = filmed(v, 3, 56, 56, 0.75);
-    (void)state;
     p.grid_h = p.grid_w = 1;
     assert_true(vision_frames_apart(v) && vision_video_token(v) == vision_token(v));
     assert_string_equal(vision_video_marker(v), "<|video|>");
@@ -199,7 +193,7 @@ static void a_marker_becomes_images(void **state)
     vision_free(v);
 }
 
-static void smolvlm_says_how_many_frames(void **state)
+TEST(smolvlm_says_how_many_frames)
 {
     static const struct {
         uint32_t frames;
@@ -214,7 +208,6 @@ static void smolvlm_says_how_many_frames(void **state)
         "{\"max_image_size\": {\"longest_edge\": 32}, \"size\": {\"longest_edge\": 128}, "
         "\"video_sampling\": {\"video_size\": {\"longest_edge\": 60}}}");
     struct vision_plan p = filmed(v, 2, 80, 45, 0.01);
-    (void)state;
     assert_true(p.n_resizes == 2 && p.resizes[0].width == 34 && p.resizes[0].height == 60);
     assert_true(p.n_crops == 2 && p.rows == 0);
     replaced_by(v, &p,
@@ -236,13 +229,12 @@ static void smolvlm_says_how_many_frames(void **state)
 }
 
 /* Features of a frame are those of the file of videos, where there is one. */
-static void settings_of_videos_are_theirs(void **state)
+TEST(settings_of_videos_are_theirs)
 {
     const char *const config =
         "{\"model_type\": \"gemma4\", \"video_token_id\": 5, \"vision_config\": {}}";
     struct err e = ERR_INIT;
     struct vision *v;
-    (void)state;
     assert_int_equal(load_files(config, "{\"max_soft_tokens\": 280}",
                                 "{\"video_processor\": {\"max_soft_tokens\": 140}}", &v, &e),
                      0);
@@ -268,13 +260,12 @@ static void settings_of_videos_are_theirs(void **state)
 }
 
 /* Before a frame is decoded: what fits into a plan. */
-static void the_limit_is_known_early(void **state)
+TEST(the_limit_is_known_early)
 {
     static const struct {
         const char *type;
         uint32_t most;
     } rows[] = {{"qwen3_vl", 128}, {"glm46v", 128}, {"gemma4", 64}, {"gemma3", 0}};
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct vision *v = glm(rows[i].type);
         assert_int_equal(vision_most_frames(v), rows[i].most);
@@ -282,11 +273,10 @@ static void the_limit_is_known_early(void **state)
     }
 }
 
-static void what_no_model_takes(void **state)
+TEST(what_no_model_takes)
 {
     struct vision *v = qwen("qwen3_vl");
     struct err e = ERR_INIT;
-    (void)state;
     refused(v, (struct vision_video){64, 64, 1, 2},
             "A video must have at least 2 frames. Given: 1");
     refused(v, (struct vision_video){64, 64, 129, 2},
@@ -312,18 +302,4 @@ static void what_no_model_takes(void **state)
     assert_non_null(strstr(e.msg, "video_processor of processor_config.json: temporal_patch_size"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_have_the_sizes_of_transformers),
-        cmocka_unit_test(a_marker_becomes_frames),
-        cmocka_unit_test(times_are_positions),
-        cmocka_unit_test(one_bound_is_enough),
-        cmocka_unit_test(frames_of_glm_and_gemma_have_the_sizes_of_transformers),
-        cmocka_unit_test(a_marker_becomes_images),
-        cmocka_unit_test(smolvlm_says_how_many_frames),
-        cmocka_unit_test(settings_of_videos_are_theirs),
-        cmocka_unit_test(the_limit_is_known_early),
-        cmocka_unit_test(what_no_model_takes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

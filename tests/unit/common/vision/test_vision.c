@@ -37,9 +37,8 @@ static const struct {
     {48, 16380, {NO_PICTURE, NO_PICTURE, 648, 55, 64, 845, 320, 3328}},
 };
 
-static void pictures_have_as_many_tokens_as_in_transformers(void **state)
+TEST(pictures_have_as_many_tokens_as_in_transformers)
 {
-    (void)state;
     for (int i = 0; i < COUNTED; i++) {
         struct vision *v = family(counted[i].type, counted[i].tower);
         assert_string_equal(vision_family(v), counted[i].type);
@@ -59,9 +58,8 @@ static void pictures_have_as_many_tokens_as_in_transformers(void **state)
 
 /* ---------------------------------------------------------------- what is written */
 
-static void a_marker_becomes_the_familys_placeholders(void **state)
+TEST(a_marker_becomes_the_familys_placeholders)
 {
-    (void)state;
     struct vision *v = load("{\"model_type\":\"qwen3_vl\",\"vision_config\":{}}",
                             "{\"size\":{\"shortest_edge\":1,\"longest_edge\":4096}}");
     assert_string_equal(vision_marker_around(v), "<|vision_start|><|image_pad|><|vision_end|>");
@@ -252,10 +250,9 @@ static void a_marker_becomes_the_familys_placeholders(void **state)
 
 /* ---------------------------------------------------------------- plans */
 
-static void llava_shows_the_middle(void **state)
+TEST(llava_shows_the_middle)
 {
     struct vision *v = family("llava", "clip_vision_model");
-    (void)state;
     const struct vision_plan p = planned(v, 1000, 500), strip = planned(v, 65535, 1);
     assert_int_equal(p.n_features, 576);
     assert_int_equal(p.resizes[0].width, 672);
@@ -267,10 +264,9 @@ static void llava_shows_the_middle(void **state)
     vision_free(v);
 }
 
-static void llava_next_pads_and_unpads(void **state)
+TEST(llava_next_pads_and_unpads)
 {
     struct vision *v = family("llava_next", "clip_vision_model");
-    (void)state;
     const struct vision_plan p = planned(v, 1000, 400); /* 840 x 336 in 1008 x 336 */
     assert_int_equal(p.rows, 1);
     assert_int_equal(p.cols, 3);
@@ -286,10 +282,9 @@ static void llava_next_pads_and_unpads(void **state)
     vision_free(v);
 }
 
-static void idefics_resizes_what_it_resized(void **state)
+TEST(idefics_resizes_what_it_resized)
 {
     struct vision *v = family("idefics3", "");
-    (void)state;
     const struct vision_plan p = planned(v, 1280, 853);
     assert_int_equal(p.n_resizes, 3);
     assert_int_equal(p.resizes[0].of, -1);
@@ -302,11 +297,10 @@ static void idefics_resizes_what_it_resized(void **state)
     vision_free(v);
 }
 
-static void no_size_is_beyond_the_bounds(void **state)
+TEST(no_size_is_beyond_the_bounds)
 {
     static const uint32_t sides[] = {1, 2, 3, 27, 28, 336, 1000, 16384, VISION_MAX_SIDE};
     enum { N = sizeof(sides) / sizeof(sides[0]) };
-    (void)state;
     for (int i = 0; i < COUNTED; i++) {
         struct vision *v = family(counted[i].type, counted[i].tower);
         struct vision_plan p;
@@ -328,7 +322,7 @@ static void no_size_is_beyond_the_bounds(void **state)
 /* ---------------------------------------------------------------- positions */
 
 /* As transformers' processor writes them. */
-static void tasks_of_florence_become_sentences(void **state)
+TEST(tasks_of_florence_become_sentences)
 {
     static const char *const pairs[][2] = {
         {"<OD>", "Locate the objects with category name in the image."},
@@ -340,7 +334,6 @@ static void tasks_of_florence_become_sentences(void **state)
     struct vision *v =
         load("{\"model_type\":\"florence2\",\"vision_config\":{}}", "{\"image_seq_length\":577}");
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(planned(v, 30, 40).n_features, 577);
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         struct buf out = BUF_INIT;
@@ -357,7 +350,7 @@ static void tasks_of_florence_become_sentences(void **state)
 
 /* Idefics 2: 11 tokens stand around and between the ten parts of two images side by side, and one
  * more before an image behind a text. */
-static void one_token_stands_between_images(void **state)
+TEST(one_token_stands_between_images)
 {
     static const char fake[] = "<fake_token_around_image>";
     struct vision *v = load("{\"model_type\":\"idefics2\",\"perceiver_config\":"
@@ -367,7 +360,6 @@ static void one_token_stands_between_images(void **state)
     const struct vision_plan p = planned(v, 201, 2001);
     struct buf out = BUF_INIT;
     uint32_t n = 0, images = 0;
-    (void)state;
     assert_int_equal(p.n_crops, 5);
     assert_int_equal(p.n_features, 10);
     assert_int_equal(p.resizes[1].cut.width, 101); /* the quarters differ by a pixel */
@@ -393,7 +385,7 @@ static void one_token_stands_between_images(void **state)
 }
 
 /* "full" keeps the class token of CLIP, which is a feature before those of patches. */
-static void llava_may_keep_the_class_token(void **state)
+TEST(llava_may_keep_the_class_token)
 {
     struct vision *v =
         load("{\"model_type\":\"llava\",\"vision_feature_select_strategy\":\"full\","
@@ -401,13 +393,12 @@ static void llava_may_keep_the_class_token(void **state)
              "28,\"patch_size\":14}}",
              "{\"size\":28,\"crop_size\":28}");
     const struct vision_plan p = planned(v, 50, 60);
-    (void)state;
     assert_int_equal(p.n_features, 5);
     vision_free(v);
 }
 
 /* What image processors of transformers 5.24 have for keys that their file lacks. */
-static void keys_that_a_file_lacks_have_transformers_defaults(void **state)
+TEST(keys_that_a_file_lacks_have_transformers_defaults)
 {
     static const struct {
         const char *config, *pixels; /* NULL: no file; then as published */
@@ -437,7 +428,6 @@ static void keys_that_a_file_lacks_have_transformers_defaults(void **state)
         {"{\"model_type\":\"janus\",\"vision_config\":{}}", "{\"do_normalize\":false}",
          VISION_BICUBIC, 0, 576},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct vision *v = load(rows[i].config, rows[i].pixels);
         const struct vision_format *f = vision_format(v);
@@ -453,18 +443,4 @@ static void keys_that_a_file_lacks_have_transformers_defaults(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pictures_have_as_many_tokens_as_in_transformers),
-        cmocka_unit_test(a_marker_becomes_the_familys_placeholders),
-        cmocka_unit_test(llava_shows_the_middle),
-        cmocka_unit_test(llava_next_pads_and_unpads),
-        cmocka_unit_test(idefics_resizes_what_it_resized),
-        cmocka_unit_test(no_size_is_beyond_the_bounds),
-        cmocka_unit_test(tasks_of_florence_become_sentences),
-        cmocka_unit_test(keys_that_a_file_lacks_have_transformers_defaults),
-        cmocka_unit_test(one_token_stands_between_images),
-        cmocka_unit_test(llava_may_keep_the_class_token)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -4,10 +4,9 @@
 #define TESTS_UNIT_MODEL_SERVER_COMM_RANKS_H
 #include "common/clock.h"
 #include "model-server/comm/comm.h"
+#include "tests/unit/test.h"
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +14,6 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-// cmocka needs these above
-#include <cmocka.h>
 
 enum { MAX_RANKS = 8 };
 static char group[64];

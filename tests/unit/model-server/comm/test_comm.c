@@ -25,9 +25,8 @@ static struct comm *join(int rank, int world, int timeout_ms, struct err *e)
     return c;
 }
 
-static void all_ranks_hold_the_same_sum(void **state)
+TEST(all_ranks_hold_the_same_sum)
 {
-    (void)state;
     for (int world = 1; world <= 4; world++)
         run_ranks(sums, world);
     run_ranks(hurry, 2);
@@ -35,9 +34,8 @@ static void all_ranks_hold_the_same_sum(void **state)
     assert_int_equal(left_behind(), 0);
 }
 
-static void gathering_keeps_the_order_of_ranks(void **state)
+TEST(gathering_keeps_the_order_of_ranks)
 {
-    (void)state;
     run_ranks(gathers, 2);
     run_ranks(gathers, 5);
     assert_int_equal(left_behind(), 0);
@@ -66,9 +64,8 @@ static int one_dies(int rank, int world)
     return 0;
 }
 
-static void a_rank_that_dies_is_named(void **state)
+TEST(a_rank_that_dies_is_named)
 {
-    (void)state;
     pid_t pids[3];
     int status[3];
     ranks_start(one_dies, 3, pids);
@@ -96,9 +93,8 @@ static int one_leaves(int rank, int world)
     return rc;
 }
 
-static void a_rank_that_leaves_or_is_late_is_named(void **state)
+TEST(a_rank_that_leaves_or_is_late_is_named)
 {
-    (void)state;
     run_ranks(one_leaves, 2);
     run_ranks(one_is_late, 2);
 }
@@ -120,9 +116,8 @@ static int paused(int rank, int world)
 }
 
 /* As when their container is paused for longer than the timeout. */
-static void ranks_that_are_stopped_together_go_on(void **state)
+TEST(ranks_that_are_stopped_together_go_on)
 {
-    (void)state;
     pid_t pids[2];
     int status[2];
     ranks_start(paused, 2, pids);
@@ -155,9 +150,8 @@ static int alone_as_rank_1(int rank, int world)
     return alone(1, world);
 }
 
-static void a_rank_that_never_comes_is_named(void **state)
+TEST(a_rank_that_never_comes_is_named)
 {
-    (void)state;
     run_ranks(alone, 1);
     run_ranks(alone_as_rank_1, 1);
     assert_int_equal(left_behind(), 0);
@@ -181,9 +175,8 @@ static int same_rank_twice(int rank, int world)
     return !c && (strstr(e.msg, "another rank 0") || strstr(e.msg, "did not arrive")) ? 0 : 1;
 }
 
-static void ranks_that_disagree_are_refused(void **state)
+TEST(ranks_that_disagree_are_refused)
 {
-    (void)state;
     struct err e = ERR_INIT;
     run_ranks(wrong_world, 2);
     run_ranks(same_rank_twice, 2);
@@ -210,9 +203,8 @@ static int meet_late(int rank, int world)
     return sums(rank, world);
 }
 
-static void a_dead_group_is_replaced(void **state)
+TEST(a_dead_group_is_replaced)
 {
-    (void)state;
     pid_t pids[3];
     int status[3];
     ranks_start(wait_forever, 1, pids);
@@ -231,13 +223,12 @@ static void a_dead_group_is_replaced(void **state)
 }
 
 /* Killed with its launcher: another group removes what it left, but not what is still wanted. */
-static void what_a_dead_group_left_is_removed(void **state)
+TEST(what_a_dead_group_left_is_removed)
 {
     static const char *const path[] = {"/dev/shm/model-server-test-left",
                                        "/dev/shm/model-server-test-used"};
     const struct timespec old[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
     int fd[2];
-    (void)state;
     for (int i = 0; i < 2; i++) {
         fd[i] = open(path[i], O_CREAT | O_RDWR, 0600);
         assert_true(fd[i] >= 0);
@@ -260,16 +251,14 @@ static int joins_and_looks(int rank, int world)
 }
 
 /* A rank that fails right after the meeting takes the others with it: the name is gone by then. */
-static void the_name_is_gone_before_anyone_leaves_the_meeting(void **state)
+TEST(the_name_is_gone_before_anyone_leaves_the_meeting)
 {
-    (void)state;
     for (int i = 0; i < 40; i++)
         run_ranks(joins_and_looks, 4);
 }
 
-static void a_world_of_one_is_the_identity(void **state)
+TEST(a_world_of_one_is_the_identity)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct comm *c = comm_solo();
     float x[3] = {1, 2, 3}, y[3];
@@ -285,18 +274,16 @@ static void a_world_of_one_is_the_identity(void **state)
 
 /* ---------------------------------------------------------------- messages and parts */
 
-static void messages_arrive_whole_and_in_order(void **state)
+TEST(messages_arrive_whole_and_in_order)
 {
-    (void)state;
     for (int world = 2; world <= 4; world++)
         run_ranks(messages, world);
     run_ranks(from_the_last, 3);
     assert_int_equal(left_behind(), 0);
 }
 
-static void parts_of_the_ranks_are_communicators(void **state)
+TEST(parts_of_the_ranks_are_communicators)
 {
-    (void)state;
     run_ranks(grid_of_two, 4);
     run_ranks(grid_of_two, 6);
     run_ranks(grid_of_one, 3);
@@ -304,11 +291,10 @@ static void parts_of_the_ranks_are_communicators(void **state)
     assert_int_equal(left_behind(), 0);
 }
 
-static void who_dies_in_another_part_is_named(void **state)
+TEST(who_dies_in_another_part_is_named)
 {
     pid_t pids[3];
     int status[3];
-    (void)state;
     ranks_start(one_dies_apart, 3, pids);
     ranks_end(3, pids, status);
     assert_int_equal(status[0], 0);
@@ -316,31 +302,10 @@ static void who_dies_in_another_part_is_named(void **state)
     assert_int_equal(status[2], 0);
 }
 
-static void messages_have_a_deadline_and_a_size(void **state)
+TEST(messages_have_a_deadline_and_a_size)
 {
-    (void)state;
     run_ranks(nobody_answers, 2);
     run_ranks(sizes_differ, 2);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_world_of_one_is_the_identity),
-        cmocka_unit_test(all_ranks_hold_the_same_sum),
-        cmocka_unit_test(gathering_keeps_the_order_of_ranks),
-        cmocka_unit_test(a_rank_that_dies_is_named),
-        cmocka_unit_test(a_rank_that_leaves_or_is_late_is_named),
-        cmocka_unit_test(ranks_that_are_stopped_together_go_on),
-        cmocka_unit_test(a_rank_that_never_comes_is_named),
-        cmocka_unit_test(ranks_that_disagree_are_refused),
-        cmocka_unit_test(a_dead_group_is_replaced),
-        cmocka_unit_test(what_a_dead_group_left_is_removed),
-        cmocka_unit_test(the_name_is_gone_before_anyone_leaves_the_meeting),
-        cmocka_unit_test(messages_arrive_whole_and_in_order),
-        cmocka_unit_test(parts_of_the_ranks_are_communicators),
-        cmocka_unit_test(who_dies_in_another_part_is_named),
-        cmocka_unit_test(messages_have_a_deadline_and_a_size),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

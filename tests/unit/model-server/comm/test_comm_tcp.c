@@ -76,9 +76,8 @@ static void run(rank_fn *fn, int world)
     run_ranks(fn, world);
 }
 
-static void all_ranks_hold_the_sums_of_shared_memory(void **state)
+TEST(all_ranks_hold_the_sums_of_shared_memory)
 {
-    (void)state;
     for (int world = 1; world <= 4; world++)
         run(sums, world);
     run(hurry, 2);
@@ -88,11 +87,10 @@ static void all_ranks_hold_the_sums_of_shared_memory(void **state)
 }
 
 /* Small sums that come one behind the other: what a TLS session has read ahead is not forgotten. */
-static void sums_are_the_same_by_a_secret_and_by_tls(void **state)
+TEST(sums_are_the_same_by_a_secret_and_by_tls)
 {
     struct err e = ERR_INIT;
     struct certs c;
-    (void)state;
     certs_make(&c, "ranks.test");
     for (int kind = CLUSTER_SECRET; kind <= CLUSTER_TLS; kind++) {
         struct cluster_options o = certs_options(&c, (enum cluster_kind)kind);
@@ -139,11 +137,10 @@ static int one_dies(int rank, int world)
     return 0;
 }
 
-static void a_rank_that_dies_is_named(void **state)
+TEST(a_rank_that_dies_is_named)
 {
     pid_t pids[3];
     int status[3];
-    (void)state;
     port = free_port();
     ranks_start(one_dies, 3, pids);
     ranks_end(3, pids, status);
@@ -191,11 +188,7 @@ static int one_dies_on_arrival(int rank, int world)
     return clock_ms() - begun < 20000 ? 0 : 4;
 }
 
-static void a_rank_that_dies_on_arrival_is_not_waited_for(void **state)
-{
-    (void)state;
-    run(one_dies_on_arrival, 3);
-}
+TEST(a_rank_that_dies_on_arrival_is_not_waited_for) { run(one_dies_on_arrival, 3); }
 
 static int one_leaves(int rank, int world)
 {
@@ -250,16 +243,15 @@ static int one_differs(int rank, int world)
     return rc;
 }
 
-static void a_rank_that_leaves_is_late_or_differs_is_named(void **state)
+TEST(a_rank_that_leaves_is_late_or_differs_is_named)
 {
-    (void)state;
     run(one_leaves, 2);
     run(one_leaves_another_that_waits, 2);
     run(one_is_late, 2);
     run(one_differs, 2);
 }
 
-static void the_same_of_ranks_that_speak_tls(void **state)
+TEST(the_same_of_ranks_that_speak_tls)
 {
     struct err e = ERR_INIT;
     struct certs c;
@@ -319,12 +311,11 @@ static int one_dies_waiting(int rank, int world)
     return 1;
 }
 
-static void a_meeting_that_fails_says_why_to_all(void **state)
+TEST(a_meeting_that_fails_says_why_to_all)
 {
     struct err e = ERR_INIT;
     pid_t pids[2];
     int status[2];
-    (void)state;
     run(one_misses, 2);
     run(rank_0_misses, 1);
     run(another_world, 2);
@@ -362,9 +353,8 @@ static int name_never_comes(int rank, int world)
     return strstr(e.msg, late_name) && strstr(e.msg, "within 1.5 s (--master-addr") ? 0 : 2;
 }
 
-static void a_name_may_come_late(void **state)
+TEST(a_name_may_come_late)
 {
-    (void)state;
     run(name_comes_late, 2);
     run(name_never_comes, 2);
 }
@@ -390,11 +380,7 @@ static int with_strangers(int rank, int world)
     return sums(rank, world);
 }
 
-static void strangers_are_sent_away(void **state)
-{
-    (void)state;
-    run(with_strangers, 2);
-}
+TEST(strangers_are_sent_away) { run(with_strangers, 2); }
 
 enum { CROWD = 200 };
 
@@ -418,11 +404,10 @@ static int with_a_crowd(int rank, int world)
     return rc;
 }
 
-static void a_crowd_keeps_nobody_out(void **state)
+TEST(a_crowd_keeps_nobody_out)
 {
     struct err e = ERR_INIT;
     struct certs c;
-    (void)state;
     certs_make(&c, "ranks.test");
     for (int kind = CLUSTER_OPEN; kind <= CLUSTER_TLS; kind++) {
         struct cluster_options o = certs_options(&c, (enum cluster_kind)kind);
@@ -435,17 +420,15 @@ static void a_crowd_keeps_nobody_out(void **state)
 
 /* ---------------------------------------------------------------- messages and parts */
 
-static void messages_arrive_whole_and_in_order(void **state)
+TEST(messages_arrive_whole_and_in_order)
 {
-    (void)state;
     for (int world = 2; world <= 4; world++)
         run(messages, world);
     run(from_the_last, 3);
 }
 
-static void parts_of_the_ranks_are_communicators(void **state)
+TEST(parts_of_the_ranks_are_communicators)
 {
-    (void)state;
     run(grid_of_two, 4);
     run(grid_of_two, 6);
     run(grid_of_one, 3);
@@ -458,17 +441,12 @@ static int grid_on_two_machines(int rank, int world)
     return grid(rank, world, 2);
 }
 
-static void parts_within_a_machine_share_memory(void **state)
-{
-    (void)state;
-    run(grid_on_two_machines, 4);
-}
+TEST(parts_within_a_machine_share_memory) { run(grid_on_two_machines, 4); }
 
-static void who_dies_in_another_part_is_named(void **state)
+TEST(who_dies_in_another_part_is_named)
 {
     pid_t pids[3];
     int status[3];
-    (void)state;
     port = free_port();
     ranks_start(one_dies_apart, 3, pids);
     ranks_end(3, pids, status);
@@ -477,18 +455,16 @@ static void who_dies_in_another_part_is_named(void **state)
     assert_int_equal(status[2], 0);
 }
 
-static void messages_have_a_deadline_and_a_size(void **state)
+TEST(messages_have_a_deadline_and_a_size)
 {
-    (void)state;
     run(nobody_answers, 2);
     run(sizes_differ, 2);
 }
 
-static void messages_and_parts_by_tls(void **state)
+TEST(messages_and_parts_by_tls)
 {
     struct err e = ERR_INIT;
     struct certs c;
-    (void)state;
     certs_make(&c, "ranks.test");
     struct cluster_options o = certs_options(&c, CLUSTER_TLS);
     assert_int_equal(cluster_load(&cluster, &o, &e), 0);
@@ -500,25 +476,4 @@ static void messages_and_parts_by_tls(void **state)
     certs_remove(&c);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_ranks_hold_the_sums_of_shared_memory),
-        cmocka_unit_test(sums_are_the_same_by_a_secret_and_by_tls),
-        cmocka_unit_test(a_rank_that_dies_is_named),
-        cmocka_unit_test(a_rank_that_dies_on_arrival_is_not_waited_for),
-        cmocka_unit_test(a_rank_that_leaves_is_late_or_differs_is_named),
-        cmocka_unit_test(the_same_of_ranks_that_speak_tls),
-        cmocka_unit_test(a_meeting_that_fails_says_why_to_all),
-        cmocka_unit_test(a_name_may_come_late),
-        cmocka_unit_test(strangers_are_sent_away),
-        cmocka_unit_test(a_crowd_keeps_nobody_out),
-        cmocka_unit_test(messages_arrive_whole_and_in_order),
-        cmocka_unit_test(parts_of_the_ranks_are_communicators),
-        cmocka_unit_test(who_dies_in_another_part_is_named),
-        cmocka_unit_test(messages_have_a_deadline_and_a_size),
-        cmocka_unit_test(parts_within_a_machine_share_memory),
-        cmocka_unit_test(messages_and_parts_by_tls),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

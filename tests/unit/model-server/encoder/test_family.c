@@ -179,7 +179,7 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
     "{\"model_type\":\"siglip_vision_model\",\"patch_size\":14,\"image_size\":364,"                \
     "\"hidden_size\":64,\"num_attention_heads\":4}}"
 
-static void values_that_change_the_meaning_are_refused(void **state)
+TEST(values_that_change_the_meaning_are_refused)
 {
     static const struct {
         const char *config, *more, *why; /* NULL: it is taken */
@@ -388,7 +388,6 @@ static void values_that_change_the_meaning_are_refused(void **state)
         {PALI, ",\"image_size\":7", "image_size"},
         {PALI, ",\"patch_size\":0", "patch_size"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         const char *at = strstr(all[i].config, "%s");
         char config[600];
@@ -411,11 +410,10 @@ static void values_that_change_the_meaning_are_refused(void **state)
     }
 }
 
-static void a_projection_has_the_text_models_width(void **state)
+TEST(a_projection_has_the_text_models_width)
 {
     struct encoder_spec s;
     struct err e;
-    (void)state;
     assert_int_equal(configure("{\"model_type\":\"paligemma\",\"text_config\":{\"hidden_size\":64},"
                                "\"vision_config\":{\"patch_size\":14,\"projection_dim\":65}}",
                                &s, &e),
@@ -428,7 +426,7 @@ static void a_projection_has_the_text_models_width(void **state)
 }
 
 /* Class tokens and registers of RADIO by the keys of its authors. */
-static void registers_fill_a_multiple(void **state)
+TEST(registers_fill_a_multiple)
 {
     static const struct {
         const char *args;
@@ -448,7 +446,6 @@ static void registers_fill_a_multiple(void **state)
     struct encoder_spec s;
     struct err e;
     char config[512], args[256];
-    (void)state;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         snprintf(args, sizeof(args), ",\"args\":{\"model\":\"vit_base_patch16_224\"%s}",
                  all[i].args);
@@ -459,12 +456,4 @@ static void registers_fill_a_multiple(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_that_change_the_meaning_are_refused),
-        cmocka_unit_test(a_projection_has_the_text_models_width),
-        cmocka_unit_test(registers_fill_a_multiple),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

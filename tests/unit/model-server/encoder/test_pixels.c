@@ -50,12 +50,11 @@ static struct vision_plan unchanged(uint32_t w, uint32_t h)
                                 .crop_height = h};
 }
 
-static void planes_are_channels(void **state)
+TEST(planes_are_channels)
 {
     struct image i = painted(6, 4);
     const struct vision_plan p = unchanged(6, 4);
     float *out = made(&p, &i, VISION_PLANES, NULL);
-    (void)state;
     assert_int_equal(pixels_count(&plain, &p, VISION_PLANES), 72);
     for (uint32_t k = 0; k < 72; k++)
         assert_true(out[k] == byte_at(&i, k % 6, k / 6 % 4, k / 24));
@@ -64,13 +63,12 @@ static void planes_are_channels(void **state)
 }
 
 /* [blocks][2][2][3][2 frames][2][2] of 8 x 4 pixels: two blocks side by side. */
-static void patches_lie_by_feature_or_in_raster_order(void **state)
+TEST(patches_lie_by_feature_or_in_raster_order)
 {
     struct image i = painted(8, 4);
     const struct vision_plan p = unchanged(8, 4);
     float *by_feature = made(&p, &i, VISION_PATCHES_BY_FEATURE, NULL);
     float *raster = made(&p, &i, VISION_PATCHES, NULL);
-    (void)state;
     assert_int_equal(pixels_count(&plain, &p, VISION_PATCHES), 8 * 24);
     for (uint32_t k = 0; k < 8 * 24; k++) {
         const uint32_t patch = k / 24, c = k / 8 % 3, y = k / 2 % 2, x = k % 2;
@@ -83,11 +81,10 @@ static void patches_lie_by_feature_or_in_raster_order(void **state)
     free(i.rgb);
 }
 
-static void outside_is_black(void **state)
+TEST(outside_is_black)
 {
     struct image i = painted(5, 3);
     struct vision_plan p = unchanged(5, 3);
-    (void)state;
     p.crop_width = 8;
     p.crop_height = 4;
     p.n_crops = 3;
@@ -132,13 +129,12 @@ static void by_turns(struct device *d, void (*fn)(void *, int, size_t, size_t), 
         fn(arg, t, n * (size_t)t / (size_t)d->threads, n * (size_t)(t + 1) / (size_t)d->threads);
 }
 
-static void threads_and_kernels_change_nothing(void **state)
+TEST(threads_and_kernels_change_nothing)
 {
     struct image i = painted(50, 40);
     const struct vision_plan p = twice();
     const struct pixels_workers one = {.threads = 1};
     float *want = made(&p, &i, VISION_PATCHES, &one);
-    (void)state;
     for (int threads = 1; threads <= 7; threads += 3) {
         struct device d = {threads};
         for (unsigned features = 0; features <= resample_features(); features = 2 * features + 1) {
@@ -153,11 +149,10 @@ static void threads_and_kernels_change_nothing(void **state)
 }
 
 /* The same step by step, each resize an image of its own. */
-static void a_resize_of_a_part_is_of_an_image_of_its_own(void **state)
+TEST(a_resize_of_a_part_is_of_an_image_of_its_own)
 {
     struct image i = painted(50, 40), cut = {31, 22, malloc(3 * 31 * 22)};
     struct vision_plan p = twice();
-    (void)state;
     for (uint32_t y = 0; y < 22; y++)
         memcpy(cut.rgb + (size_t)y * 31 * 3, i.rgb + 3 * ((size_t)(y + 5) * 50 + 7), 31 * 3);
     float *want = made(&p, &i, VISION_PLANES, NULL);
@@ -173,14 +168,13 @@ static void a_resize_of_a_part_is_of_an_image_of_its_own(void **state)
 }
 
 /* Weights of 46 pixels that become 32: with constants that are no floats the first one is less. */
-static void hammings_constants_are_floats(void **state)
+TEST(hammings_constants_are_floats)
 {
     static const int32_t want[] = {753266, 3311072, 129966};
     static const uint8_t rgb[46 * 3];
     const struct pixel_view from = {rgb, sizeof(rgb), 46, 1};
     struct resample r;
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(
         resample_open(&r, &from, 32, 1, (struct vision_rect){0, 0, 32, 1}, VISION_HAMMING, 0, &e),
         0);
@@ -190,14 +184,4 @@ static void hammings_constants_are_floats(void **state)
     resample_close(&r);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(planes_are_channels),
-        cmocka_unit_test(patches_lie_by_feature_or_in_raster_order),
-        cmocka_unit_test(outside_is_black),
-        cmocka_unit_test(threads_and_kernels_change_nothing),
-        cmocka_unit_test(a_resize_of_a_part_is_of_an_image_of_its_own),
-        cmocka_unit_test(hammings_constants_are_floats)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -87,12 +87,11 @@ static const float *tensor(const struct checkpoint *c, const char *name)
     return t->data;
 }
 
-static void gemma_4(void **state)
+TEST(gemma_4)
 {
     struct gguf_write w = {0};
     struct encoder_spec s;
     struct checkpoint c;
-    (void)state;
     begin(&w, "gemma4", "gemma4v", 24);
     PUT(&w, "v.patch_embd.weight", 2, 2, 3, HIDDEN);
     PUT(&w, "v.position_embd.weight", HIDDEN, 5, 2);
@@ -120,12 +119,11 @@ static void gemma_4(void **state)
     end(&c);
 }
 
-static void llama_4(void **state)
+TEST(llama_4)
 {
     struct gguf_write w = {0};
     struct encoder_spec s;
     struct checkpoint c;
-    (void)state;
     begin(&w, "llama4", "llama4", 4 * HIDDEN);
     PUT(&w, "v.class_embd", HIDDEN);
     PUT(&w, "v.position_embd.weight", HIDDEN, 5);
@@ -144,14 +142,13 @@ static void llama_4(void **state)
     end(&c);
 }
 
-static void kimi_vl(void **state)
+TEST(kimi_vl)
 {
     static const char *const parts[] = {"v.blk.0.attn_q.bias", "v.blk.0.attn_k.bias",
                                         "v.blk.0.attn_v.bias"};
     struct gguf_write w = {0};
     struct encoder_spec s;
     struct checkpoint c;
-    (void)state;
     begin(&w, "deepseek2", "kimivl", 24);
     PUT(&w, "v.position_embd.weight", HIDDEN, 36);
     for (int i = 0; i < 3; i++, numbers[0] += 100)
@@ -165,12 +162,11 @@ static void kimi_vl(void **state)
     end(&c);
 }
 
-static void lfm2_vl(void **state)
+TEST(lfm2_vl)
 {
     struct gguf_write w = {0};
     struct encoder_spec s;
     struct checkpoint c;
-    (void)state;
     begin(&w, "lfm2", "lfm2", 24);
     PUT(&w, "v.patch_embd.weight", 2, 2, 3, HIDDEN);
     PUT(&w, "v.position_embd.weight", HIDDEN, 9);
@@ -185,12 +181,11 @@ static void lfm2_vl(void **state)
 }
 
 /* That of Qwen2.5-VL; beside it are tensors for sound. */
-static void qwen_omni(void **state)
+TEST(qwen_omni)
 {
     struct gguf_write w = {0};
     struct encoder_spec s;
     struct checkpoint c;
-    (void)state;
     begin(&w, "qwen2vl", "qwen2.5o", 24);
     gw_put_u32(&w, "clip.vision.n_wa_pattern", 2);
     PUT(&w, "v.blk.1.ln2.weight", HIDDEN);
@@ -204,12 +199,11 @@ static void qwen_omni(void **state)
 }
 
 /* Older converters stored the MLP's second matrix as `ffn_up`. */
-static void swapped_matrices(void **state)
+TEST(swapped_matrices)
 {
     struct gguf_write w = {0};
     struct encoder_spec s;
     struct checkpoint c;
-    (void)state;
     begin(&w, "llama", "idefics3", 24);
     PUT(&w, "v.blk.0.ffn_down.weight", HIDDEN, 24);
     PUT(&w, "v.blk.0.ffn_down.bias", 24);
@@ -219,11 +213,4 @@ static void swapped_matrices(void **state)
     end(&c);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gemma_4), cmocka_unit_test(llama_4),          cmocka_unit_test(kimi_vl),
-        cmocka_unit_test(lfm2_vl), cmocka_unit_test(swapped_matrices), cmocka_unit_test(qwen_omni),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -133,14 +133,9 @@ static void drafts_change_nothing_but_the_number_of_steps(const struct backend_o
     assert_true(3 * right < 2 * plain);
     assert_true(wrong <= plain);
 }
-static void on_the_host(void **state)
+TEST_WITH(on_the_host, setup, teardown) { drafts_change_nothing_but_the_number_of_steps(&ops); }
+TEST_WITH(on_a_device_that_chooses, setup_draws, teardown)
 {
-    (void)state;
-    drafts_change_nothing_but_the_number_of_steps(&ops);
-}
-static void on_a_device_that_chooses(void **state)
-{
-    (void)state;
     drafts_change_nothing_but_the_number_of_steps(&drawing_ops);
 }
 
@@ -165,10 +160,9 @@ static int decode_zero(void)
 
 /* An answer ends inside a run of accepted drafts where it ends without: by a stop sequence, at an
  * end token, at its length; nothing behind that is told, or counted. */
-static void an_answer_ends_inside_accepted_drafts(void **state)
+TEST_WITH(an_answer_ends_inside_accepted_drafts, setup, teardown)
 {
     char stop[2][16], *stops[2] = {stop[0], stop[1]};
-    (void)state;
     ask_all(6);
     struct asked plain = v[2]; /* without a least length */
     plain.spec.id = 0;
@@ -201,12 +195,11 @@ static void an_answer_ends_inside_accepted_drafts(void **state)
 }
 
 /* Drafts take what room there is in the blocks, and no request fails for want of more. */
-static void drafts_make_do_with_the_blocks_there_are(void **state)
+TEST_WITH(drafts_make_do_with_the_blocks_there_are, setup, teardown)
 {
     uint32_t ids[MAX_NEW];
     struct err e = ERR_INIT;
     struct answer a;
-    (void)state;
     ask_all(6);
     speculate_on(&ops);
     const uint32_t all = (uint32_t)v[0].spec.n_blocks;
@@ -231,9 +224,8 @@ static void drafts_make_do_with_the_blocks_there_are(void **state)
 }
 
 /* A model whose scores are no numbers cannot be timed; the reason is told. */
-static void warm_up_says_why_it_ended_early(void **state)
+TEST_WITH(warm_up_says_why_it_ended_early, setup, teardown)
 {
-    (void)state;
     engine_free(g);
     speculate = MOST_DRAFTS, no_numbers = 2; /* its first trial is fine */
     int rc = setup_on(&ops);
@@ -244,12 +236,11 @@ static void warm_up_says_why_it_ended_early(void **state)
 }
 
 /* A step that fails with drafts in it leaves everything as it was. */
-static void a_failed_step_is_repeated(void **state)
+TEST_WITH(a_failed_step_is_repeated, setup, teardown)
 {
     uint32_t ids[MAX_NEW];
     struct err e = ERR_INIT;
     struct answer a;
-    (void)state;
     ask_all(6);
     speculate_on(&ops);
     assert_int_equal(engine_prefill(g, 0, &v[0].spec, 1, NULL, NULL, &a, &e), 0);
@@ -268,9 +259,8 @@ static void a_failed_step_is_repeated(void **state)
 }
 
 /* So many drafts as rows are worth: none where a row costs a step, few that are often wrong. */
-static void drafts_are_planned_by_their_worth(void **state)
+TEST_WITH(drafts_are_planned_by_their_worth, setup, teardown)
 {
-    (void)state;
     ask_all(6);
     speculate_on(&ops);
     g->drafting.cost = 0.01;
@@ -289,11 +279,10 @@ static void drafts_are_planned_by_their_worth(void **state)
 
 /* Each step once, whether it is run ahead or waits for offers: a plan that verifies none of what it
  * finds fades what is thought of that, which counts them here. */
-static void a_step_is_planned_once(void **state)
+TEST_WITH(a_step_is_planned_once, setup, teardown)
 {
     struct err e = ERR_INIT;
     struct answer a;
-    (void)state;
     ask_all(6);
     for (int wait = 0; wait < 2; wait++) {
         struct draft_offer o = {0, v[0].spec.n_prompt, v[0].alone, v[0].n_alone};
@@ -316,12 +305,11 @@ static void a_step_is_planned_once(void **state)
 }
 
 /* Garbage is verified less and less. */
-static void wrong_drafts_are_given_up(void **state)
+TEST_WITH(wrong_drafts_are_given_up, setup, teardown)
 {
     struct err e = ERR_INIT;
     struct answer a;
     uint32_t early = 0, late = 0;
-    (void)state;
     speculate_on(&ops);
     static uint32_t blocks[64];
     for (uint32_t i = 0; i < 64; i++)
@@ -348,20 +336,4 @@ static void wrong_drafts_are_given_up(void **state)
     assert_true(late / 9.0 < early / 2.0);
 }
 
-int main(void)
-{
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-#define D(f) cmocka_unit_test_setup_teardown(f, setup_draws, teardown)
-    const struct CMUnitTest t[] = {
-        T(on_the_host),
-        D(on_a_device_that_chooses),
-        T(an_answer_ends_inside_accepted_drafts),
-        T(drafts_make_do_with_the_blocks_there_are),
-        T(warm_up_says_why_it_ended_early),
-        T(a_failed_step_is_repeated),
-        T(drafts_are_planned_by_their_worth),
-        T(a_step_is_planned_once),
-        T(wrong_drafts_are_given_up),
-    };
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -169,9 +169,8 @@ static bool all_over(void)
     return true;
 }
 
-static void preempted_requests_go_on_exactly(void **state)
+TEST_WITH(preempted_requests_go_on_exactly, setup, teardown)
 {
-    (void)state;
     uint32_t n_preempted = 0, n_swapped = 0;
     srand(test_seed(7));
     for (int round = 0; round < ROUNDS; round++) {
@@ -204,11 +203,11 @@ static void preempted_requests_go_on_exactly(void **state)
     assert_true(n_preempted > 2 * ROUNDS);
     assert_true(n_swapped > ROUNDS / 2 && n_swapped < n_preempted);
 }
+TEST_ALSO(preempted_requests_go_on_exactly, setup_draws, teardown)
 
 /* A stop text that is half generated when its request is preempted is found after it resumes. */
-static void a_stop_text_goes_on(void **state)
+TEST_WITH(a_stop_text_goes_on, setup, teardown)
 {
-    (void)state;
     static struct asked v[1];
     struct err e = ERR_INIT;
     struct answer a;
@@ -236,11 +235,11 @@ static void a_stop_text_goes_on(void **state)
     assert_int_equal(x->whole_len, strlen(want));
     assert_memory_equal(a.out->text.p + x->whole, want, x->whole_len);
 }
+TEST_ALSO(a_stop_text_goes_on, setup_draws, teardown)
 
 /* A sequence that got no block fails alone; nothing is written elsewhere, nothing runs ahead. */
-static void no_block_no_step(void **state)
+TEST_WITH(no_block_no_step, setup, teardown)
 {
-    (void)state;
     static struct asked v[2];
     struct err e = ERR_INIT;
     struct answer a;
@@ -263,11 +262,11 @@ static void no_block_no_step(void **state)
     assert_non_null(strstr(a.out->gen[1].seq->error, "no KV block"));
     assert_int_equal(a.batch->n, 1);
 }
+TEST_ALSO(no_block_no_step, setup_draws, teardown)
 
 /* All of an edit or nothing; and what was done stays done when the step fails. */
-static void edits_are_whole(void **state)
+TEST_WITH(edits_are_whole, setup, teardown)
 {
-    (void)state;
     static struct asked v[3];
     struct err e = ERR_INIT;
     struct answer a;
@@ -321,12 +320,12 @@ static void edits_are_whole(void **state)
     assert_null(a.batch);
     assert_int_equal(engine_decode(g, (uint64_t[]){1}, 1, NULL, &a, &e), -1);
 }
+TEST_ALSO(edits_are_whole, setup_draws, teardown)
 
 /* Prompts in parts of any size, none at all included, in the company of others that decode: each
  * answer is what it is alone. A chunk larger than the rest is refused and changes nothing. */
-static void chunks_are_as_the_router_says(void **state)
+TEST_WITH(chunks_are_as_the_router_says, setup, teardown)
 {
-    (void)state;
     static struct asked v[4];
     struct err e = ERR_INIT;
     struct answer a;
@@ -379,10 +378,10 @@ static void chunks_are_as_the_router_says(void **state)
     assert_int_equal(engine_prefill(g, id, &v[0].spec, 1, NULL, NULL, &a, &e), 0);
     assert_int_equal(engine_decode(g, &id, 1, &odd, &a, &e), -1);
 }
+TEST_ALSO(chunks_are_as_the_router_says, setup_draws, teardown)
 
-static void nonsense_cannot_go_on(void **state)
+TEST_WITH(nonsense_cannot_go_on, setup, teardown)
 {
-    (void)state;
     static struct asked v[3];
     struct err e = ERR_INIT;
     struct answer a;
@@ -401,22 +400,4 @@ static void nonsense_cannot_go_on(void **state)
     assert_non_null(strstr(a.out->gen[2].seq->error, "has ended already"));
 }
 
-int main(void)
-{
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-#define D(f) cmocka_unit_test_setup_teardown(f, setup_draws, teardown)
-    const struct CMUnitTest t[] = {
-        T(preempted_requests_go_on_exactly),
-        T(a_stop_text_goes_on),
-        T(no_block_no_step),
-        T(edits_are_whole),
-        T(chunks_are_as_the_router_says),
-        T(nonsense_cannot_go_on),
-        D(preempted_requests_go_on_exactly),
-        D(a_stop_text_goes_on),
-        D(no_block_no_step),
-        D(edits_are_whole),
-        D(chunks_are_as_the_router_says),
-    };
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -5,9 +5,8 @@
 
 /* Requests arrive in chunks, alone or together, behind a cached batch or as another one that is
  * joined in Decode: each gets what it gets alone. */
-static void company_changes_nothing(void **state)
+TEST_WITH(company_changes_nothing, setup, teardown)
 {
-    (void)state;
     static struct asked v[MOST];
     struct err e = ERR_INIT;
     srand(test_seed(3));
@@ -49,16 +48,18 @@ static void company_changes_nothing(void **state)
         }
     }
 }
+TEST_ALSO(company_changes_nothing, setup_recurrent_draws, teardown)
+TEST_ALSO(company_changes_nothing, setup_recurrent, teardown)
+TEST_ALSO(company_changes_nothing, setup_draws, teardown)
 
 /* A request that goes on from copies of another one's blocks gets what it gets alone; so does that
  * one, who writes on behind them. */
-static void a_copied_beginning_is_as_good_as_a_computed_one(void **state)
+TEST_WITH(a_copied_beginning_is_as_good_as_a_computed_one, setup, teardown)
 {
     static struct asked v[2];
     struct err e = ERR_INIT;
     struct answer a;
     uint64_t both[2] = {500, 501};
-    (void)state;
     for (uint32_t seed = 4; seed < 64; seed += 6) {
         next_block = 1;
         ask(&v[0], 0, seed, false), ask(&v[1], 1, seed, true);
@@ -87,11 +88,11 @@ static void a_copied_beginning_is_as_good_as_a_computed_one(void **state)
     assert_int_equal(engine_copy(g, &inside, &outside, 1, &e), -1);
     assert_int_equal(engine_copy(g, &outside, &inside, 1, &e), -1);
 }
+TEST_ALSO(a_copied_beginning_is_as_good_as_a_computed_one, setup_draws, teardown)
 
 /* A step that fails leaves everything as it was: asked again, the answer is the same. */
-static void failures_leave_no_trace(void **state)
+TEST_WITH(failures_leave_no_trace, setup, teardown)
 {
-    (void)state;
     static struct asked v[3];
     struct err e = ERR_INIT;
     struct answer a;
@@ -124,12 +125,14 @@ static void failures_leave_no_trace(void **state)
         assert_memory_equal(v[i].got, v[i].alone, v[i].n_got * sizeof(uint32_t));
     }
 }
+TEST_ALSO(failures_leave_no_trace, setup_recurrent_draws, teardown)
+TEST_ALSO(failures_leave_no_trace, setup_recurrent, teardown)
+TEST_ALSO(failures_leave_no_trace, setup_draws, teardown)
 
 /* A constrained answer is of its language and the same in any company; an impossible constraint
  * fails its request alone. */
-static void grammars_choose_among_the_tokens_that_fit(void **state)
+TEST_WITH(grammars_choose_among_the_tokens_that_fit, setup, teardown)
 {
-    (void)state;
     static struct asked v[3];
     struct answer a;
     struct err e = ERR_INIT;
@@ -165,12 +168,13 @@ static void grammars_choose_among_the_tokens_that_fit(void **state)
             assert_true(v[i].got[k] == 7 || (v[i].got[k] >= 10 && v[i].got[k] < 20));
     }
 }
+TEST_ALSO(grammars_choose_among_the_tokens_that_fit, setup_recurrent, teardown)
+TEST_ALSO(grammars_choose_among_the_tokens_that_fit, setup_draws, teardown)
 
 /* After a run-ahead the next Decode finds its logits there, also after a filter and in new company;
  * a failed run-ahead is as if there had been none. */
-static void running_ahead(void **state)
+TEST_WITH(running_ahead, setup, teardown)
 {
-    (void)state;
     static struct asked v[3];
     struct err e = ERR_INIT;
     struct answer a;
@@ -200,12 +204,12 @@ static void running_ahead(void **state)
     assert_int_equal(a.out->n_gen, 2);
     assert_int_equal(fake.forwards, before + 4);
 }
+TEST_ALSO(running_ahead, setup_recurrent, teardown)
 
 /* What the host chooses from the same logits: every parameter reaches the device, also those that
  * change with a token that only the device has yet. */
-static void the_device_chooses_what_the_host_would(void **state)
+TEST_WITH(the_device_chooses_what_the_host_would, setup, teardown)
 {
-    (void)state;
     enum { N = 12 };
     static struct asked v[N];
     struct err e = ERR_INIT;
@@ -271,9 +275,8 @@ static void decode_fed(struct asked *v, uint64_t id, int times, bool fed)
 
 /* In steady decoding each step is enqueued before the tokens of the one before are known, whichever
  * leaves; at the end none is left to be fed, and with a constraint none is at all. */
-static void tokens_are_fed_to_the_next_step(void **state)
+TEST_WITH(tokens_are_fed_to_the_next_step, setup_draws, teardown)
 {
-    (void)state;
     static struct asked v[3];
     struct err e = ERR_INIT;
     struct answer a;
@@ -312,10 +315,10 @@ static void tokens_are_fed_to_the_next_step(void **state)
     }
     assert_int_equal(fake.fed, before);
 }
+TEST_ALSO(tokens_are_fed_to_the_next_step, setup_recurrent_draws, teardown)
 
-static void chunks_go_to_the_oldest(void **state)
+TEST_WITH(chunks_go_to_the_oldest, setup, teardown)
 {
-    (void)state;
     struct seq s[4] = {{.n = 101, .n_prompt = 100, .cached = 100},
                        {.n = 50, .n_prompt = 50, .cached = 40},
                        {.n = 90, .n_prompt = 90, .cached = 10},
@@ -333,9 +336,8 @@ static void chunks_go_to_the_oldest(void **state)
     assert_int_equal(s[2].step, 80), assert_int_equal(s[3].step, 90);
 }
 
-static void warmup_sizes_the_pool(void **state)
+TEST_WITH(warmup_sizes_the_pool, setup, teardown)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct warmup w = {.max_prefill_tokens = 16};
     assert_int_equal(engine_warmup(g, &w, &e), 0);
@@ -352,9 +354,8 @@ static void warmup_sizes_the_pool(void **state)
 }
 
 /* A dry run comes to the numbers of the warm-up that follows it. */
-static void a_plan_is_what_warm_up_does(void **state)
+TEST_WITH(a_plan_is_what_warm_up_does, setup, teardown)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct engine_plan p;
     struct warmup w = {.max_prefill_tokens = 16};
@@ -376,10 +377,10 @@ static void a_plan_is_what_warm_up_does(void **state)
     assert_non_null(strstr(p.why, "100 bytes of"));
     fake.info.weight_bytes = 0;
 }
+TEST_ALSO(a_plan_is_what_warm_up_does, setup, teardown)
 
-static void learned_positions_end(void **state)
+TEST_WITH(learned_positions_end, setup, teardown)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct warmup w = {.max_prefill_tokens = 16, .max_total_tokens = 3001};
     assert_int_equal(engine_warmup(g, &w, &e), 0); /* a rotation goes on */
@@ -390,9 +391,8 @@ static void learned_positions_end(void **state)
     assert_int_equal(engine_warmup(g, &w, &e), 0);
 }
 
-static void bookkeeping_refuses_nonsense(void **state)
+TEST_WITH(bookkeeping_refuses_nonsense, setup, teardown)
 {
-    (void)state;
     static struct asked v[3];
     struct err e = ERR_INIT;
     struct answer a;
@@ -420,39 +420,6 @@ static void bookkeeping_refuses_nonsense(void **state)
     engine_clear(g, (uint64_t[]){9});
     assert_int_equal(engine_decode(g, (uint64_t[]){9}, 1, NULL, &a, &e), -1);
 }
+TEST_ALSO(bookkeeping_refuses_nonsense, setup_draws, teardown)
 
-int main(void)
-{
-#define T(f)  cmocka_unit_test_setup_teardown(f, setup, teardown)
-#define D(f)  cmocka_unit_test_setup_teardown(f, setup_draws, teardown)
-#define S(f)  cmocka_unit_test_setup_teardown(f, setup_recurrent, teardown)
-#define SD(f) cmocka_unit_test_setup_teardown(f, setup_recurrent_draws, teardown)
-    const struct CMUnitTest t[] = {
-        T(company_changes_nothing),
-        T(a_copied_beginning_is_as_good_as_a_computed_one),
-        T(failures_leave_no_trace),
-        T(grammars_choose_among_the_tokens_that_fit),
-        T(running_ahead),
-        T(chunks_go_to_the_oldest),
-        T(warmup_sizes_the_pool),
-        T(a_plan_is_what_warm_up_does),
-        T(a_plan_is_what_warm_up_does),
-        T(learned_positions_end),
-        T(bookkeeping_refuses_nonsense),
-        T(the_device_chooses_what_the_host_would),
-        D(tokens_are_fed_to_the_next_step),
-        D(company_changes_nothing),
-        D(a_copied_beginning_is_as_good_as_a_computed_one),
-        D(failures_leave_no_trace),
-        D(grammars_choose_among_the_tokens_that_fit),
-        D(bookkeeping_refuses_nonsense),
-        S(company_changes_nothing),
-        S(failures_leave_no_trace),
-        S(grammars_choose_among_the_tokens_that_fit),
-        S(running_ahead),
-        SD(tokens_are_fed_to_the_next_step),
-        SD(company_changes_nothing),
-        SD(failures_leave_no_trace),
-    };
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -73,9 +73,8 @@ static void use(int number)
     buf_free(&b);
 }
 
-static void unused_ones_are_dropped(void **state)
+TEST_WITH(unused_ones_are_dropped, setup, teardown)
 {
-    (void)state;
     use(0);
     const size_t first = taken();
     for (int i = 1; i < ASKED; i++)
@@ -87,9 +86,8 @@ static void unused_ones_are_dropped(void **state)
     assert_int_equal(grammars_stats(g).closed, 0);
 }
 
-static void small_ones_stay(void **state)
+TEST_WITH(small_ones_stay, setup, teardown)
 {
-    (void)state;
     struct constraint *of[3];
     char text[32];
     for (int round = 0; round < 2; round++)
@@ -109,9 +107,8 @@ static void small_ones_stay(void **state)
 #define GROWS "([a-z ]*[a-m][a-z ]{100}){4}[0-9]"
 
 /* The step before its first mask neither waits for its compilation nor counts it. */
-static void one_that_is_compiled_is_not_waited_for(void **state)
+TEST_WITH(one_that_is_compiled_is_not_waited_for, setup, teardown)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct constraint *c = get(CONSTRAINT_REGEX, GROWS);
     grammars_settle(g);
@@ -123,9 +120,8 @@ static void one_that_is_compiled_is_not_waited_for(void **state)
 }
 
 /* However small they are. */
-static void a_list_of_thousands_has_an_end(void **state)
+TEST_WITH(a_list_of_thousands_has_an_end, setup, teardown)
 {
-    (void)state;
     char text[32];
     for (int i = 0; i < 2000; i++) {
         snprintf(text, sizeof(text), "%d", i);
@@ -152,9 +148,8 @@ static void grow(struct constraint *c, size_t by)
 }
 
 /* Few states in relation to their transitions: one for each number of letters. */
-static void one_in_use_loses_what_can_be_computed_again(void **state)
+TEST_WITH(one_in_use_loses_what_can_be_computed_again, setup, teardown)
 {
-    (void)state;
     struct err e = ERR_INIT;
     const size_t bytes = (vocab + 31) / 32 * sizeof(*mask);
     struct constraint *c = get(CONSTRAINT_REGEX, "[a-z]{1,100000}");
@@ -178,9 +173,8 @@ static void one_in_use_loses_what_can_be_computed_again(void **state)
     grammars_put(g, c);
 }
 
-static void the_largest_ends_and_others_go_on(void **state)
+TEST_WITH(the_largest_ends_and_others_go_on, setup, teardown)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct constraint *small = get(CONSTRAINT_REGEX, "[a-z]+"),
                       *large = get(CONSTRAINT_REGEX, GROWS);
@@ -206,16 +200,4 @@ static void the_largest_ends_and_others_go_on(void **state)
     assert_in_range(grammars_stats(g).bytes, 1, MB);
 }
 
-int main(void)
-{
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        T(one_that_is_compiled_is_not_waited_for),
-        T(unused_ones_are_dropped),
-        T(small_ones_stay),
-        T(a_list_of_thousands_has_an_end),
-        T(one_in_use_loses_what_can_be_computed_again),
-        T(the_largest_ends_and_others_go_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

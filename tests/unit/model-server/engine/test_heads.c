@@ -63,9 +63,8 @@ static int answer_many(uint32_t together, bool change)
 }
 static int answer_all(bool change) { return answer_many(TOGETHER, change); }
 
-static void a_head_saves_steps(void **state)
+TEST_WITH(a_head_saves_steps, setup, teardown)
 {
-    (void)state;
     srand(test_seed(7));
     ask_all();
     const int plain = answer_all(false);
@@ -76,9 +75,8 @@ static void a_head_saves_steps(void **state)
 }
 
 /* A head that is off for some steps has no keys of their tokens. */
-static void it_may_be_off_and_on_at_any_step(void **state)
+TEST_WITH(it_may_be_off_and_on_at_any_step, setup, teardown)
 {
-    (void)state;
     srand(test_seed(8));
     ask_all();
     const int plain = answer_all(false);
@@ -90,9 +88,8 @@ static void it_may_be_off_and_on_at_any_step(void **state)
 }
 
 /* A head whose first drafts are wrong, and whose second-best are right: two tokens a step. */
-static void second_best_drafts_are_verified_too(void **state)
+TEST_WITH(second_best_drafts_are_verified_too, setup, teardown)
 {
-    (void)state;
     srand(test_seed(10));
     ask_all();
     const int plain = answer_all(false);
@@ -107,9 +104,8 @@ static void second_best_drafts_are_verified_too(void **state)
 
 /* Some of them right, some of the first ones; more sequences than scratch blocks; a head that comes
  * and goes. Blocks are all given back. */
-static void siblings_change_no_answer(void **state)
+TEST_WITH(siblings_change_no_answer, setup, teardown)
 {
-    (void)state;
     srand(test_seed(11));
     ask_all();
     with_head();
@@ -126,9 +122,8 @@ static void siblings_change_no_answer(void **state)
 }
 
 /* What a head costs that brings nothing: no row is fetched, none passes. */
-static void one_that_is_off_does_nothing(void **state)
+TEST_WITH(one_that_is_off_does_nothing, setup, teardown)
 {
-    (void)state;
     srand(test_seed(9));
     ask_all();
     with_head();
@@ -146,10 +141,9 @@ static void one_that_is_off_does_nothing(void **state)
 }
 
 /* The gate follows what steps take, and a batch of another size has its own answer. */
-static void steps_are_measured(void **state)
+TEST_WITH(steps_are_measured, setup, teardown)
 {
     struct err e = ERR_INIT;
-    (void)state;
     ask_all();
     with_head();
     g->heads.measured = true;
@@ -166,15 +160,4 @@ static void steps_are_measured(void **state)
                 g->heads.gate.size[3].with + g->heads.gate.size[3].without > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_head_saves_steps, setup, teardown),
-        cmocka_unit_test_setup_teardown(it_may_be_off_and_on_at_any_step, setup, teardown),
-        cmocka_unit_test_setup_teardown(second_best_drafts_are_verified_too, setup, teardown),
-        cmocka_unit_test_setup_teardown(siblings_change_no_answer, setup, teardown),
-        cmocka_unit_test_setup_teardown(one_that_is_off_does_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(steps_are_measured, setup, teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -13,9 +13,8 @@ static struct kv_memory cpu(uint64_t free_bytes)
                               .block_size = 16};
 }
 
-static void cpu_ranks_share_what_is_free(void **state)
+TEST(cpu_ranks_share_what_is_free)
 {
-    (void)state;
     struct kv_memory m = cpu(100000000);
     m.longest = 1 << 22;
     assert_int_equal(kv_plan(&m).n_blocks, 50000);
@@ -27,9 +26,8 @@ static void cpu_ranks_share_what_is_free(void **state)
     assert_int_equal(kv_plan(&m).n_blocks, 0);
 }
 
-static void limits(void **state)
+TEST(limits)
 {
-    (void)state;
     struct kv_memory m = cpu(100000000);
     m.limit = 5000000; /* bytes */
     assert_int_equal(kv_plan(&m).n_blocks, 5000);
@@ -43,9 +41,8 @@ static void limits(void **state)
     assert_int_equal(kv_plan(&m).n_blocks, (4 << 20) / 16 + 1);
 }
 
-static void without_a_wish_the_pool_is_no_larger_than_of_use(void **state)
+TEST(without_a_wish_the_pool_is_no_larger_than_of_use)
 {
-    (void)state;
     struct kv_memory m = cpu(UINT64_MAX / 4);
     m.longest = 2048;
     assert_int_equal(kv_plan(&m).n_blocks, 64 * 2048 / 16 + 1);
@@ -58,9 +55,8 @@ static void without_a_wish_the_pool_is_no_larger_than_of_use(void **state)
     assert_int_equal(kv_plan(&m).n_blocks, (1 << 20) / 16 + 1);
 }
 
-static void gpus_keep_a_margin_of_the_whole(void **state)
+TEST(gpus_keep_a_margin_of_the_whole)
 {
-    (void)state;
     struct kv_memory m = cpu(800000000);
     m.shared = false;
     m.world = 8;
@@ -70,13 +66,4 @@ static void gpus_keep_a_margin_of_the_whole(void **state)
     assert_int_equal(kv_plan(&m).n_blocks, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(cpu_ranks_share_what_is_free),
-        cmocka_unit_test(limits),
-        cmocka_unit_test(without_a_wish_the_pool_is_no_larger_than_of_use),
-        cmocka_unit_test(gpus_keep_a_margin_of_the_whole),
-    };
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

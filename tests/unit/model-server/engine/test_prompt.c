@@ -37,9 +37,8 @@ static void expect(const char *text, bool special, uint32_t truncate, const char
     tok_ids_free(&ids);
 }
 
-static void truncation(void **state)
+TEST(truncation)
 {
-    (void)state;
     expect("abcdef", true, 0, "12abcdef3");
     expect("abcdef", true, 9, "12abcdef3");
     expect("abcdef", true, 6, "12def3");
@@ -51,8 +50,4 @@ static void truncation(void **state)
     expect("aaaa", true, 5, "12aa3");
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {cmocka_unit_test(truncation)};
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -50,9 +50,8 @@ static const char *refusal(uint32_t i)
 
 /* ---------------------------------------------------------------- whose they are */
 
-static void numbers_from_the_wire_are_not_believed(void **state)
+TEST_WITH(numbers_from_the_wire_are_not_believed, setup_recurrent, teardown)
 {
-    (void)state;
     ask_with_cells(0, 3), ask_with_cells(1, 9);
     const uint32_t outside[] = {0, fake.n_cells}, twice[] = {4, 4}, three[] = {4, 5, 6},
                    from = fake.n_cells, mine = 1;
@@ -87,9 +86,8 @@ static void numbers_from_the_wire_are_not_believed(void **state)
 
 /* Who brings none gets cells that the router does not hand out; when they are gone, he is refused
  * and no other one. */
-static void requests_without_cells_get_the_engines(void **state)
+TEST_WITH(requests_without_cells_get_the_engines, setup_recurrent, teardown)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct state_cells c = {0};
     uint32_t a[2], b[2];
@@ -112,9 +110,8 @@ static void requests_without_cells_get_the_engines(void **state)
     same_as_alone(0), same_as_alone(1);
 }
 
-static void warm_up_shares_the_memory(void **state)
+TEST_WITH(warm_up_shares_the_memory, setup_recurrent, teardown)
 {
-    (void)state;
     struct kv_memory m = {.free = 100000000,
                           .total = 1000000000,
                           .shared = true,
@@ -163,9 +160,8 @@ static void run_another_ahead(void)
 }
 
 /* Failed steps, and a run-ahead that was forgotten. */
-static void a_step_may_be_repeated(void **state)
+TEST_WITH(a_step_may_be_repeated, setup_recurrent, teardown)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct answer a;
     for (uint32_t i = 0; i < 3; i++) {
@@ -193,11 +189,11 @@ static void a_step_may_be_repeated(void **state)
     finish(0, v);
     same_as_alone(0), same_as_alone(1);
 }
+TEST_ALSO(a_step_may_be_repeated, setup_recurrent_draws, teardown)
 
 /* Log-probabilities of a prompt take passes within one step. */
-static void passes_go_on_from_each_other(void **state)
+TEST_WITH(passes_go_on_from_each_other, setup_recurrent, teardown)
 {
-    (void)state;
     ask_with_cells(0, 14);
     run_alone(&v[0], v);
     v[0].spec.prefill_logprobs = true;
@@ -221,9 +217,8 @@ static int decode_saving(const struct state_save *save, struct answer *a)
 
 /* The state after the prompt and some tokens, run ahead or not, serves another request with the
  * same beginning, as often as it is wanted. */
-static void a_saved_state_serves_others(void **state)
+TEST_WITH(a_saved_state_serves_others, setup_recurrent, teardown)
 {
-    (void)state;
     struct answer a;
     const uint32_t from = SAVED;
     for (uint32_t tokens = 0; tokens < 4; tokens++) {
@@ -261,10 +256,10 @@ static void a_saved_state_serves_others(void **state)
         engine_clear(g, NULL);
     }
 }
+TEST_ALSO(a_saved_state_serves_others, setup_recurrent_draws, teardown)
 
-static void saves_that_mean_nothing_are_refused(void **state)
+TEST_WITH(saves_that_mean_nothing_are_refused, setup_recurrent, teardown)
 {
-    (void)state;
     struct answer a;
     ask_with_cells(0, 11), ask_with_cells(1, 5);
     begin_well(0, 0), begin_well(1, 1);
@@ -325,22 +320,19 @@ static void drafts_that_were_wrong(const struct backend_ops *which)
         wrong_drafts(which, wrong);
     }
 }
-static void a_state_goes_back_behind_wrong_drafts(void **state)
+TEST_WITH(a_state_goes_back_behind_wrong_drafts, setup_recurrent, teardown)
 {
-    (void)state;
     drafts_that_were_wrong(&ops);
 }
-static void and_on_a_device_that_chooses(void **state)
+TEST_WITH(and_on_a_device_that_chooses, setup_recurrent_draws, teardown)
 {
-    (void)state;
     drafts_that_were_wrong(&drawing_ops);
 }
 
 /* A stop sequence ends within accepted drafts: the state goes back, too, so what is saved of the
  * ended request is the state of its tokens. */
-static void a_stop_sequence_within_drafts_takes_the_state_back(void **state)
+TEST_WITH(a_stop_sequence_within_drafts_takes_the_state_back, setup_recurrent, teardown)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct answer a;
     engine_free(g);
@@ -366,23 +358,4 @@ static void a_stop_sequence_within_drafts_takes_the_state_back(void **state)
     assert_int_equal(fake.state[SAVED].n, save.tokens);
 }
 
-int main(void)
-{
-#define S(f)  cmocka_unit_test_setup_teardown(f, setup_recurrent, teardown)
-#define SD(f) cmocka_unit_test_setup_teardown(f, setup_recurrent_draws, teardown)
-    const struct CMUnitTest t[] = {
-        S(numbers_from_the_wire_are_not_believed),
-        S(requests_without_cells_get_the_engines),
-        S(warm_up_shares_the_memory),
-        S(a_step_may_be_repeated),
-        SD(a_step_may_be_repeated),
-        S(passes_go_on_from_each_other),
-        S(a_saved_state_serves_others),
-        SD(a_saved_state_serves_others),
-        S(saves_that_mean_nothing_are_refused),
-        S(a_state_goes_back_behind_wrong_drafts),
-        S(a_stop_sequence_within_drafts_takes_the_state_back),
-        SD(and_on_a_device_that_chooses),
-    };
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

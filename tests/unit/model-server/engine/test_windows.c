@@ -85,12 +85,11 @@ static void run_to_the_end(const struct answer *begun)
     }
 }
 
-static void blocks_behind_the_window_are_used_again(void **state)
+TEST_WITH(blocks_behind_the_window_are_used_again, setup_windows, teardown)
 {
     struct err e = ERR_INIT;
     struct answer a;
     struct seq_spec specs[N];
-    (void)state;
     assert_true(fake.n_windows > N * RING);
     for (uint32_t i = 0; i < N; i++) {
         ask_in_a_ring(i, i * 5 + 6);
@@ -104,13 +103,13 @@ static void blocks_behind_the_window_are_used_again(void **state)
         assert_memory_equal(v[i].got, v[i].alone, v[i].n_got * sizeof(uint32_t));
     }
 }
+TEST_ALSO(blocks_behind_the_window_are_used_again, setup_windows_draws, teardown)
 
 /* A prefix that others computed comes with the blocks that its end sees. */
-static void a_cached_beginning_has_its_last_window(void **state)
+TEST_WITH(a_cached_beginning_has_its_last_window, setup_windows, teardown)
 {
     struct err e = ERR_INIT;
     struct answer a;
-    (void)state;
     ask_in_a_ring(0, 6); /* 43 tokens */
     assert_int_equal(v[0].spec.n_prompt, 43);
     for (uint32_t p = 0; p < 24; p++)
@@ -139,11 +138,10 @@ static const char *refusal(const struct seq_spec *s)
     return why;
 }
 
-static void numbers_from_the_wire_are_not_believed(void **state)
+TEST_WITH(numbers_from_the_wire_are_not_believed, setup_windows, teardown)
 {
     struct err e = ERR_INIT;
     struct answer a;
-    (void)state;
     ask_in_a_ring(0, 6);
     struct seq_spec s = v[0].spec;
     s.n_windows = 0;
@@ -168,9 +166,8 @@ static void numbers_from_the_wire_are_not_believed(void **state)
     assert_int_equal(engine_copy_windows(g, &(uint32_t){1}, &fake.n_windows, 1, &e), -1);
 }
 
-static void warm_up_divides_the_memory(void **state)
+TEST(warm_up_divides_the_memory)
 {
-    (void)state;
     struct kv_memory m = {.free = 100000000,
                           .total = 1000000000,
                           .shared = true,
@@ -195,18 +192,4 @@ static void warm_up_divides_the_memory(void **state)
     assert_true(kv_windows_pay(4096, 32768) && !kv_windows_pay(4096, 8192));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(blocks_behind_the_window_are_used_again, setup_windows,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(blocks_behind_the_window_are_used_again,
-                                        setup_windows_draws, teardown),
-        cmocka_unit_test_setup_teardown(a_cached_beginning_has_its_last_window, setup_windows,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(numbers_from_the_wire_are_not_believed, setup_windows,
-                                        teardown),
-        cmocka_unit_test(warm_up_divides_the_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

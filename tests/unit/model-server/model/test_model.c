@@ -90,10 +90,9 @@ static uint64_t weight_bytes(bool measure, enum quant quant)
     return bytes;
 }
 
-static void measured_weights_are_what_a_load_takes(void **state)
+TEST(measured_weights_are_what_a_load_takes)
 {
     static const enum quant quants[] = {QUANT_NONE, QUANT_INT8, QUANT_W8A8, QUANT_INT4, QUANT_FP8};
-    (void)state;
     for (size_t i = 0; i < sizeof(quants) / sizeof(quants[0]); i++) {
         const double would = (double)weight_bytes(true, quants[i]);
         const double does = (double)weight_bytes(false, quants[i]);
@@ -102,10 +101,9 @@ static void measured_weights_are_what_a_load_takes(void **state)
 }
 
 /* Only where products round activations to 8 bits. */
-static void attention_rounds_beside_such_products(void **state)
+TEST(attention_rounds_beside_such_products)
 {
     static const enum quant quants[] = {QUANT_NONE, QUANT_INT8, QUANT_FP8, QUANT_W8A8, QUANT_INT4};
-    (void)state;
     for (size_t i = 0; i < sizeof(quants) / sizeof(quants[0]); i++) {
         struct err e = ERR_INIT;
         struct comm c = *comm_solo();
@@ -131,12 +129,11 @@ static int nearly_full(struct device *d, uint64_t *free_bytes, uint64_t *total, 
 }
 
 /* Said by the first layer, not by the kernel that ends the process. */
-static void weights_that_do_not_fit_are_refused(void **state)
+TEST(weights_that_do_not_fit_are_refused)
 {
     struct err e = ERR_INIT;
     struct backend_ops full = backend_cpu;
     struct comm c = *comm_solo();
-    (void)state;
     full.memory = nearly_full;
     struct device *own = own_device();
     assert_null(
@@ -154,7 +151,7 @@ static bool no_data(void)
     return !dev;
 }
 
-static void test_refuses(void **state)
+TEST(test_refuses)
 {
     static const struct {
         const char *sed, *says;
@@ -175,7 +172,6 @@ static void test_refuses(void **state)
         {"s/nothing/nothing/", "`num_shard` 3 does not divide the 8 attention heads of this model",
          3},
     };
-    (void)state;
     if (no_data())
         return;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -188,10 +184,9 @@ static void test_refuses(void **state)
     }
 }
 
-static void test_wrong_type(void **state)
+TEST(test_wrong_type)
 {
     struct err e = ERR_INIT;
-    (void)state;
     if (no_data())
         return;
     copy("s/nothing/nothing/");
@@ -214,10 +209,9 @@ static void expect_eos(const uint32_t *ids, uint32_t n)
     model_free(m);
 }
 
-static void test_eos(void **state)
+TEST(test_eos)
 {
     static const uint32_t two[] = {2}, more[] = {7, 2};
-    (void)state;
     if (no_data())
         return;
     copy("s/nothing/nothing/");
@@ -234,10 +228,9 @@ static void test_eos(void **state)
     assert_non_null(strstr(e.msg, "`eos_token_id` must be an integer or a list of integers"));
 }
 
-static void test_info(void **state)
+TEST(test_info)
 {
     struct err e = ERR_INIT;
-    (void)state;
     if (no_data())
         return;
     copy("s/nothing/nothing/");
@@ -274,10 +267,9 @@ static void forward_one(float *logits)
 
 /* The format aligns nothing: one blank more in the header moves every tensor to an odd address. */
 /* A head that was trained by itself is used, although config.json says that it is the embedding. */
-static void test_stored_head(void **state)
+TEST(test_stored_head)
 {
     static float untied[320], tied[320];
-    (void)state;
     if (no_data())
         return;
     copy("s/nothing/nothing/");
@@ -288,13 +280,12 @@ static void test_stored_head(void **state)
     assert_memory_equal(untied, tied, sizeof(tied));
 }
 
-static void test_odd_addresses(void **state)
+TEST(test_odd_addresses)
 {
     static float even[320], odd[320];
     char path[128];
     struct err e;
     size_t n;
-    (void)state;
     if (no_data())
         return;
     copy("s/nothing/nothing/");
@@ -319,14 +310,13 @@ static void test_odd_addresses(void **state)
 }
 
 /* Ids and positions come from a peer: they are looked at before they index anything. */
-static void test_refuses_ids(void **state)
+TEST(test_refuses_ids)
 {
     static float logits[320];
     struct err e = ERR_INIT;
     uint32_t id = 320, zero = 0;
     const struct span span = {0, 1, 1, &zero, 0};
     const struct ragged b = {1, 1, 1, &id, &zero, &zero, &span, &zero};
-    (void)state;
     if (no_data())
         return;
     copy("s/nothing/nothing/");
@@ -380,10 +370,9 @@ static size_t forward_counted(float *logits, bool host, uint64_t step_bytes)
 }
 
 /* The head writes them to the memory of the caller, unless the device has memory of its own. */
-static void test_logits_are_not_copied(void **state)
+TEST(test_logits_are_not_copied)
 {
     static float want[3 * 320], got[3 * 320];
-    (void)state;
     if (no_data())
         return;
     copy("s/nothing/nothing/");
@@ -395,20 +384,4 @@ static void test_logits_are_not_copied(void **state)
     assert_memory_equal(want, got, sizeof(want));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_wrong_type),
-        cmocka_unit_test(test_eos),
-        cmocka_unit_test(test_stored_head),
-        cmocka_unit_test(test_info),
-        cmocka_unit_test(test_refuses_ids),
-        cmocka_unit_test(test_logits_are_not_copied),
-        cmocka_unit_test(test_odd_addresses),
-        cmocka_unit_test(measured_weights_are_what_a_load_takes),
-        cmocka_unit_test(attention_rounds_beside_such_products),
-        cmocka_unit_test(weights_that_do_not_fit_are_refused),
-    };
-    return cmocka_run_group_tests(tests, start, stop);
-}
+int main(void) { return tests_run(start, stop); }

@@ -10,7 +10,7 @@ static struct decoder_spec spec_of(uint32_t vocab, uint32_t seed)
     return s;
 }
 
-static void factors_are_those_of_transformers(void **state)
+TEST(factors_are_those_of_transformers)
 {
     static const struct {
         uint32_t vocab, seed, nth;
@@ -21,7 +21,6 @@ static void factors_are_those_of_transformers(void **state)
         {320, 7, 1, {11416900657957565, 23497697098281801, 11095752455299213, 24104558909805447}},
         {7, UINT32_MAX, 2, {189570344793822089, 923420724994677343, 903836755932422717, 0}},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct decoder_spec s = spec_of(cases[i].vocab, cases[i].seed);
         for (uint32_t k = 0; k < 4 && cases[i].by[k]; k++) {
@@ -32,13 +31,12 @@ static void factors_are_those_of_transformers(void **state)
     }
 }
 
-static void sizes_are_primes(void **state)
+TEST(sizes_are_primes)
 {
     static const uint32_t small[] = {31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83};
     static const uint32_t least[] = {2, 3, 5, 7, 11};
     const struct ngram_spec published = {.least = 20000000}, few = {.least = 31},
                             one = {.least = 1};
-    (void)state;
     assert_int_equal(ngram_size(&published, 0), 20000003);
     assert_int_equal(ngram_size(&published, 1), 20000023);
     assert_int_equal(ngram_size(&published, 15), 20000171);
@@ -49,11 +47,4 @@ static void sizes_are_primes(void **state)
         assert_int_equal(ngram_size(&one, i), least[i]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(factors_are_those_of_transformers),
-        cmocka_unit_test(sizes_are_primes),
-    };
-    return cmocka_run_group_tests_name("n-grams", tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

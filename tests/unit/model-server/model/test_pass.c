@@ -46,10 +46,9 @@ static void states_go_on(const struct ragged *b, uint32_t from)
     }
 }
 
-static void passes_are_the_step(void **state)
+TEST(passes_are_the_step)
 {
     struct ragged b = step();
-    (void)state;
     for (uint32_t most = 1; most <= TOKENS; most++) {
         uint32_t outs = 0;
         for (uint32_t from = 0, to; from < TOKENS; from = to) {
@@ -77,8 +76,4 @@ static void passes_are_the_step(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(passes_are_the_step)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -30,11 +30,10 @@ static struct rope_spec plain(enum rope_kind kind)
                               .original = 64};
 }
 
-static void test_angles(void **state)
+TEST(test_angles)
 {
     struct rope_spec s = plain(ROPE_DEFAULT);
     float rows[N][DIM];
-    (void)state;
     s.attention_factor = 1.25;
     rows_at(&s, 1, rows);
     for (int i = 0; i < 4; i++) /* beyond, fp32 angles are off by more than this bound */
@@ -49,11 +48,10 @@ static void test_angles(void **state)
 }
 
 /* Linear: every frequency divided. Llama 3: the fastest kept, the slowest divided. Yarn alike. */
-static void test_frequencies(void **state)
+TEST(test_frequencies)
 {
     float base[DIM / 2], inv[DIM / 2];
     struct rope_spec s = plain(ROPE_DEFAULT);
-    (void)state;
     rope_inv_freq(&s, 1, base);
     s = plain(ROPE_LINEAR);
     rope_inv_freq(&s, 1, inv);
@@ -72,10 +70,9 @@ static void test_frequencies(void **state)
 }
 
 /* The scalings that look at the length change at the original one, neither before nor at it. */
-static void test_length(void **state)
+TEST(test_length)
 {
     static const enum rope_kind kinds[] = {ROPE_DYNAMIC, ROPE_LONGROPE, ROPE_YARN};
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct rope_spec s = plain(kinds[i]);
         s.beta_fast = 32, s.beta_slow = 1;
@@ -92,9 +89,8 @@ static void test_length(void **state)
     }
 }
 
-static void test_by_length(void **state)
+TEST(test_by_length)
 {
-    (void)state;
     for (int kind = ROPE_NONE; kind <= ROPE_LONGROPE; kind++) {
         struct rope_spec s = plain((enum rope_kind)kind);
         bool looks = kind == ROPE_DYNAMIC || kind == ROPE_LONGROPE;
@@ -104,13 +100,4 @@ static void test_by_length(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_angles),
-        cmocka_unit_test(test_frequencies),
-        cmocka_unit_test(test_length),
-        cmocka_unit_test(test_by_length),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -14,9 +14,8 @@ static struct decoder_spec spec(uint32_t heads, uint32_t kv, uint32_t ffn, uint3
 }
 
 /* Slices of n things cover them once, in order, and differ by at most one. */
-static void test_slices(void **state)
+TEST(test_slices)
 {
-    (void)state;
     for (uint32_t n = 1; n < 70; n++)
         for (uint32_t world = 1; world <= 8 && world <= n; world++) {
             uint32_t next = 0;
@@ -32,7 +31,7 @@ static void test_slices(void **state)
         }
 }
 
-static void test_key_value_heads(void **state)
+TEST(test_key_value_heads)
 {
     static const struct {
         uint32_t heads, kv;
@@ -42,7 +41,6 @@ static void test_key_value_heads(void **state)
         {8, 4, 2, 1, 2, 2}, {8, 4, 4, 3, 3, 1}, {8, 2, 4, 1, 0, 1},
         {8, 2, 4, 2, 1, 1}, {8, 1, 8, 7, 0, 1}, {8, 8, 1, 0, 0, 8},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct decoder_spec m = spec(cases[i].heads, cases[i].kv, 128, 320);
         struct split s;
@@ -60,12 +58,11 @@ static void test_key_value_heads(void **state)
 
 /* A key of compressed convolutional attention needs all queries of its group, and differential
  * attention both heads of a pair. */
-static void test_groups_are_whole(void **state)
+TEST(test_groups_are_whole)
 {
     struct decoder_spec m = spec(8, 2, 128, 320);
     struct split s;
     struct err e = ERR_INIT;
-    (void)state;
     m.n_layers = 1;
     assert_int_equal(split_make(&s, &m, 0, 4, &e), 0);
     m.layers[0].mixer = MIXER_CCA;
@@ -80,9 +77,8 @@ static void test_groups_are_whole(void **state)
 }
 
 /* Key heads and groups of recurrent layers are shared as key-value heads are. */
-static void test_recurrent_heads(void **state)
+TEST(test_recurrent_heads)
 {
-    (void)state;
     for (uint32_t keys = 1; keys <= 8; keys *= 2)
         for (int world = 1; world <= 8; world *= 2)
             for (int rank = 0; rank < world; rank++) {
@@ -98,12 +94,11 @@ static void test_recurrent_heads(void **state)
             }
 }
 
-static void test_refuses_recurrent_heads(void **state)
+TEST(test_refuses_recurrent_heads)
 {
     struct decoder_spec m = spec(12, 12, 128, 320);
     struct split s;
     struct err e = ERR_INIT;
-    (void)state;
     m.recur = (struct recur_spec){.heads = 4, .key_heads = 2};
     assert_int_equal(split_make(&s, &m, 0, 3, &e), -1);
     assert_non_null(strstr(e.msg, "heads of the recurrent layers"));
@@ -118,7 +113,7 @@ static void test_refuses_recurrent_heads(void **state)
     assert_int_equal(split_make(&s, &m, 0, 12, &e), 0);
 }
 
-static void test_refuses(void **state)
+TEST(test_refuses)
 {
     static const struct {
         uint32_t heads, kv;
@@ -129,7 +124,6 @@ static void test_refuses(void **state)
         {12, 6, 4, "`num_shard` 4 does not divide the 6 key-value heads of this model; 3 does"},
         {256, 1, 256, "`num_shard` 256 is more than this model can be cut into"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct decoder_spec m = spec(cases[i].heads, cases[i].kv, 128, 320);
         struct split s;
@@ -141,10 +135,9 @@ static void test_refuses(void **state)
 }
 
 /* In every layout the heads of q, k and v tile the packed rows exactly once. */
-static void test_packed_rows(void **state)
+TEST(test_packed_rows)
 {
     static const enum qkv_layout layouts[] = {QKV_STACKED, QKV_GROUPED};
-    (void)state;
     for (size_t l = 0; l < 2; l++) {
         struct decoder_spec m = spec(8, 2, 128, 320);
         uint8_t seen[8 + 2 * 2] = {0};
@@ -162,16 +155,4 @@ static void test_packed_rows(void **state)
     assert_int_equal(spec_qkv_row(&m, 0, 2, 0), 5 * 4);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slices),
-        cmocka_unit_test(test_key_value_heads),
-        cmocka_unit_test(test_groups_are_whole),
-        cmocka_unit_test(test_recurrent_heads),
-        cmocka_unit_test(test_refuses_recurrent_heads),
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_packed_rows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

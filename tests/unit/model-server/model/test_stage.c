@@ -33,11 +33,10 @@ static uint64_t least(uint32_t from, int left, bool begins)
     return best;
 }
 
-static void stages_cover_the_layers_and_the_largest_is_least(void **state)
+TEST(stages_cover_the_layers_and_the_largest_is_least)
 {
     struct rng r = rng_new();
     struct err e = ERR_INIT;
-    (void)state;
     for (int round = 0; round < 300; round++) {
         spec = (struct decoder_spec){.n_layers = 1 + rng_below(&r, 12)};
         sizes.embed = rng_below(&r, 50), sizes.head = rng_below(&r, 200);
@@ -60,11 +59,10 @@ static void stages_cover_the_layers_and_the_largest_is_least(void **state)
 }
 
 /* Layers 2 and 3 read keys and the selection of layer 1, layer 5 has the weights of layer 4. */
-static void layers_that_belong_together_stay_in_one_stage(void **state)
+TEST(layers_that_belong_together_stay_in_one_stage)
 {
     struct err e = ERR_INIT;
     struct stage g;
-    (void)state;
     spec = (struct decoder_spec){.n_layers = 6, .moe.router_width = 16};
     assert_int_equal(stage_cut(&spec, &sizes, 0, 1, &g, &e), 0);
     assert_int_equal(stage_cut(&spec, &sizes, 0, 2, &g, &e), -1);
@@ -93,7 +91,7 @@ static void layers_that_belong_together_stay_in_one_stage(void **state)
     assert_non_null(strstr(e.msg, "--pipeline-parallel-size 7"));
 }
 
-static void ranks_have_each_expert_once_and_all_of_it(void **state)
+TEST(ranks_have_each_expert_once_and_all_of_it)
 {
     const struct decoder_spec m = {.n_heads = 8,
                                    .n_kv_heads = 8,
@@ -104,7 +102,6 @@ static void ranks_have_each_expert_once_and_all_of_it(void **state)
                                    .moe = {.n_experts = 5, .ffn = 32}};
     struct err e = ERR_INIT;
     uint32_t next = 0;
-    (void)state;
     for (int r = 0; r < 4; r++) {
         struct split s;
         assert_int_equal(split_make(&s, &m, r, 4, &e), 0);
@@ -122,12 +119,4 @@ static void ranks_have_each_expert_once_and_all_of_it(void **state)
     assert_non_null(strstr(e.msg, "5 experts for 8 ranks"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_cover_the_layers_and_the_largest_is_least),
-        cmocka_unit_test(layers_that_belong_together_stay_in_one_stage),
-        cmocka_unit_test(ranks_have_each_expert_once_and_all_of_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

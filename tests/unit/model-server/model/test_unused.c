@@ -48,12 +48,11 @@ static void make(struct made *m, const uint32_t numbers[2])
 
 static const uint32_t zeros[2] = {0, 0x80000000}, ones[2] = {0x3f800000, 0x3f800000};
 
-static void a_bias_with_numbers_is_a_fault(void **state)
+TEST(a_bias_with_numbers_is_a_fault)
 {
     struct made m;
     struct unused u;
     struct err e = ERR_INIT;
-    (void)state;
     make(&m, ones);
     assert_int_equal(unused_check(&m.c, &u, &e), 0); /* of layers that are not read */
     assert_int_equal(u.n, 0);
@@ -67,12 +66,11 @@ static void a_bias_with_numbers_is_a_fault(void **state)
     tensor_file_close(&m.file);
 }
 
-static void weights_of_a_layer_that_was_read_are_named(void **state)
+TEST(weights_of_a_layer_that_was_read_are_named)
 {
     struct made m;
     struct unused u;
     struct err e = ERR_INIT;
-    (void)state;
     make(&m, zeros);
     checkpoint_find(&m.c, "m.layers.0.q.weight");
     assert_int_equal(unused_check(&m.c, &u, &e), 0);
@@ -85,11 +83,4 @@ static void weights_of_a_layer_that_was_read_are_named(void **state)
     tensor_file_close(&m.file);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bias_with_numbers_is_a_fault),
-        cmocka_unit_test(weights_of_a_layer_that_was_read_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -86,11 +86,10 @@ static int on_a_small_disk(const char *dir)
     return 0;
 }
 
-static void what_was_used_last_stays(void **state)
+TEST(what_was_used_last_stays)
 {
     char dir[] = "/tmp/kv-folder-XXXXXX";
     int status;
-    (void)state;
     assert_non_null(mkdtemp(dir));
     const pid_t pid = fork();
     if (pid == 0)
@@ -103,12 +102,11 @@ static void what_was_used_last_stays(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void an_unreadable_file_stays(void **state)
+TEST(an_unreadable_file_stays)
 {
     char dir[] = "/tmp/kv-folder-XXXXXX";
     struct err e = ERR_INIT;
     struct kv_layout l = {.bytes = {BYTES}};
-    (void)state;
     assert_non_null(mkdtemp(dir));
     struct kv_folder *f = kv_folder_open(dir, UINT64_C(1) << 30, &l, &e);
     assert_true(write_one(f, &l, 0));
@@ -123,9 +121,4 @@ static void an_unreadable_file_stays(void **state)
     assert_int_equal(temp_folder_remove(dir), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_used_last_stays),
-                                       cmocka_unit_test(an_unreadable_file_stays)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -56,9 +56,8 @@ static struct kv_layout layout_of(const char *name, size_t changed, time_t when,
 
 static bool same(const uint8_t *a, const uint8_t *b) { return memcmp(a, b, KV_IDENTITY) == 0; }
 
-static void a_copy_is_the_same_model(void **state)
+TEST(a_copy_is_the_same_model)
 {
-    (void)state;
     const struct kv_layout a = layout_of("a", SIZE_MAX, 1000, "w");
     const struct kv_layout copy = layout_of("copy", SIZE_MAX, 1000, "w");
     const struct kv_layout later = layout_of("later", SIZE_MAX, 2000, "w");
@@ -67,9 +66,8 @@ static void a_copy_is_the_same_model(void **state)
     assert_false(same(a.folder, later.folder));    /* here it might be another file */
 }
 
-static void what_changes_bits_is_another_model(void **state)
+TEST(what_changes_bits_is_another_model)
 {
-    (void)state;
     const struct kv_layout a = layout_of("one", SIZE_MAX, 1000, "w");
     const size_t at[] = {0, 4095, (1 << 20) - 1, (3 << 20) + 100, LARGE - 1};
     for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
@@ -97,12 +95,11 @@ static bool same_content(const char *path, const struct model_identity *as)
     return memcmp(id.content, as->content, sizeof(id.content)) == 0;
 }
 
-static void what_is_not_read_does_not_count(void **state)
+TEST(what_is_not_read_does_not_count)
 {
     static const char *const others[] = {"pytorch_model.bin", "training_args.bin", "optimizer.pt",
                                          "consolidated.safetensors", "generation_config.json"};
     char dir[120];
-    (void)state;
     layout_of("beside", SIZE_MAX, 1000, "w");
     snprintf(dir, sizeof(dir), "%s/beside", root);
     const struct model_identity before = identity_of(dir);
@@ -114,12 +111,11 @@ static void what_is_not_read_does_not_count(void **state)
 }
 
 /* What a load compares before and after: no file is read for it. */
-static void a_stamp_is_that_of_names_lengths_and_times(void **state)
+TEST(a_stamp_is_that_of_names_lengths_and_times)
 {
     char dir[120];
     struct err e = ERR_INIT;
     struct model_identity before;
-    (void)state;
     layout_of("stamp", SIZE_MAX, 1000, "w");
     snprintf(dir, sizeof(dir), "%s/stamp", root);
     assert_int_equal(model_stamp(dir, &before, &e), 0);
@@ -135,10 +131,9 @@ static void a_stamp_is_that_of_names_lengths_and_times(void **state)
 
 /* The dense layers of an embedding model are in folders of their own; a trainer's folders are not
  * read. */
-static void modules_count(void **state)
+TEST(modules_count)
 {
     char dir[120], module[140], other[140];
-    (void)state;
     layout_of("modules", SIZE_MAX, 1000, "w");
     snprintf(dir, sizeof(dir), "%s/modules", root);
     snprintf(module, sizeof(module), "%s/2_Dense", dir);
@@ -157,10 +152,9 @@ static void modules_count(void **state)
     assert_false(same_content(dir, &before));
 }
 
-static void all_parts_of_a_split_file_count(void **state)
+TEST(all_parts_of_a_split_file_count)
 {
     char path[120];
-    (void)state;
     write_file(root, "m-00001-of-00002.gguf", 500, SIZE_MAX);
     write_file(root, "m-00002-of-00002.gguf", 700, SIZE_MAX);
     write_file(root, "one.gguf", 500, SIZE_MAX);
@@ -177,15 +171,4 @@ static void all_parts_of_a_split_file_count(void **state)
     assert_true(same_content(path, &one));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_copy_is_the_same_model),
-        cmocka_unit_test(what_changes_bits_is_another_model),
-        cmocka_unit_test(what_is_not_read_does_not_count),
-        cmocka_unit_test(a_stamp_is_that_of_names_lengths_and_times),
-        cmocka_unit_test(modules_count),
-        cmocka_unit_test(all_parts_of_a_split_file_count),
-    };
-    return cmocka_run_group_tests(tests, temp_begin, temp_end);
-}
+int main(void) { return tests_run(temp_begin, temp_end); }

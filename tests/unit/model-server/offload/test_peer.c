@@ -157,9 +157,8 @@ static void check(struct rig *g, uint32_t n)
     kv_tier_release(g->to);
 }
 
-static void every_bit_arrives(void **state)
+TEST(every_bit_arrives)
 {
-    (void)state;
     struct rig *g = rig_new(NULL, NULL);
     for (uint32_t i = 0; i < MANY; i++)
         put(g->from, i);
@@ -169,9 +168,8 @@ static void every_bit_arrives(void **state)
     rig_free(g);
 }
 
-static void what_is_missing_ends_it(void **state)
+TEST(what_is_missing_ends_it)
 {
-    (void)state;
     struct rig *g = rig_new(NULL, NULL);
     for (uint32_t i = 0; i < MANY; i++)
         if (i != 7)
@@ -193,10 +191,9 @@ static void *put_late(void *arg)
 }
 
 /* The tail is on its way to the peer's memory while its beginning is read. */
-static void what_comes_meanwhile_is_waited_for(void **state)
+TEST(what_comes_meanwhile_is_waited_for)
 {
     pthread_t thread;
-    (void)state;
     struct rig *g = rig_new(NULL, NULL);
     assert_int_equal(pthread_create(&thread, NULL, put_late, g->from), 0);
     assert_int_equal(ask(g, 5, 5000), KV_PEER_FOUND);
@@ -205,9 +202,8 @@ static void what_comes_meanwhile_is_waited_for(void **state)
     rig_free(g);
 }
 
-static void another_model_is_refused(void **state)
+TEST(another_model_is_refused)
 {
-    (void)state;
     struct rig *g = rig_new(NULL, NULL);
     put(g->from, 0);
     g->l = layout(3);
@@ -217,9 +213,8 @@ static void another_model_is_refused(void **state)
     rig_free(g);
 }
 
-static void what_is_damaged_is_not_taken(void **state)
+TEST(what_is_damaged_is_not_taken)
 {
-    (void)state;
     struct rig *g = rig_new(NULL, NULL);
     for (uint32_t i = 0; i < MANY; i++)
         put(g->from, i);
@@ -229,9 +224,8 @@ static void what_is_damaged_is_not_taken(void **state)
     rig_free(g);
 }
 
-static void a_full_memory_ends_it(void **state)
+TEST(a_full_memory_ends_it)
 {
-    (void)state;
     struct rig *g = rig_new(NULL, NULL);
     for (uint32_t i = 0; i < MANY; i++)
         put(g->from, i);
@@ -246,9 +240,8 @@ static void a_full_memory_ends_it(void **state)
     rig_free(g);
 }
 
-static void nobody_there(void **state)
+TEST(nobody_there)
 {
-    (void)state;
     struct rig *g = rig_new(NULL, NULL);
     put(g->from, 0);
     kv_peer_server_close(g->server);
@@ -260,11 +253,10 @@ static void nobody_there(void **state)
     rig_free(g);
 }
 
-static void one_who_says_nothing(void **state)
+TEST(one_who_says_nothing)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof(a);
-    (void)state;
     struct rig *g = rig_new(NULL, NULL);
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&a, n) == 0 && listen(fd, 5) == 0);
@@ -275,9 +267,8 @@ static void one_who_says_nothing(void **state)
     rig_free(g);
 }
 
-static void a_secret_decides(void **state)
+TEST(a_secret_decides)
 {
-    (void)state;
     struct cluster ours = {
         .kind = CLUSTER_SECRET, .secret = (uint8_t *)(uintptr_t) "correct horse", .n_secret = 13};
     struct cluster other = {
@@ -300,12 +291,11 @@ static void a_secret_decides(void **state)
 }
 
 /* A channel keeps the certificates that it began with: another attempt has another channel. */
-static void a_renewed_certificate_is_tried(void **state)
+TEST(a_renewed_certificate_is_tried)
 {
     struct certs at, next;
     struct cluster ours, theirs;
     struct err e = ERR_INIT;
-    (void)state;
     certs_make(&at, "members.test");
     certs_make(&next, "members.test");
     const struct cluster_options o = certs_options(&at, CLUSTER_TLS);
@@ -330,11 +320,10 @@ static void a_renewed_certificate_is_tried(void **state)
 }
 
 /* Half of the memory at most is kept for peers, until it was read. */
-static void what_is_kept_stays(void **state)
+TEST(what_is_kept_stays)
 {
     bool foreign;
     size_t n;
-    (void)state;
     const size_t each = kv_record_bytes(&(struct kv_layout){.bytes = {BYTES}}, 1);
     struct kv_tier *t = tier(2, 8 * each + 1000);
     const struct kv_layout l = layout(2);
@@ -366,20 +355,4 @@ static void what_is_kept_stays(void **state)
     kv_tier_free(t);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_bit_arrives),
-        cmocka_unit_test(what_is_missing_ends_it),
-        cmocka_unit_test(what_comes_meanwhile_is_waited_for),
-        cmocka_unit_test(another_model_is_refused),
-        cmocka_unit_test(what_is_damaged_is_not_taken),
-        cmocka_unit_test(a_full_memory_ends_it),
-        cmocka_unit_test(nobody_there),
-        cmocka_unit_test(one_who_says_nothing),
-        cmocka_unit_test(a_secret_decides),
-        cmocka_unit_test(a_renewed_certificate_is_tried),
-        cmocka_unit_test(what_is_kept_stays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -101,12 +101,11 @@ static void written(struct kv_tier *t, uint64_t n)
 
 /* ------------------------------------------------------------------ in memory */
 
-static void memory_alone_keeps_what_was_used_last(void **state)
+TEST(memory_alone_keeps_what_was_used_last)
 {
     const size_t each = KV_RECORD_HEAD + BYTES;
     struct kv_tier *t = tier(NULL, 0, 10 * each + 100, 1);
     uint32_t disk;
-    (void)state;
     for (uint32_t i = 0; i < 10; i++)
         assert_true(put(t, i, 1));
     assert_int_equal(found(t, 0, 3, &disk), 3); /* a fetch is a use, and holds what it found */
@@ -120,13 +119,12 @@ static void memory_alone_keeps_what_was_used_last(void **state)
     kv_tier_free(t);
 }
 
-static void parts_come_one_after_the_other(void **state)
+TEST(parts_come_one_after_the_other)
 {
     struct kv_tier *t = tier(NULL, 0, 1 << 20, 1);
     uint8_t parts[2];
     uint32_t disk;
     bool more;
-    (void)state;
     put(t, 0, 1);
     put(t, 1, 3);
     put(t, 0, 4);
@@ -141,13 +139,12 @@ static void parts_come_one_after_the_other(void **state)
     kv_tier_free(t);
 }
 
-static void a_prompt_larger_than_memory_comes_in_pieces(void **state)
+TEST(a_prompt_larger_than_memory_comes_in_pieces)
 {
     struct kv_tier *t = tier(root, 1 << 30, 40000, 9);
     uint8_t parts[MANY];
     uint32_t disk, at = 0;
     bool more = true;
-    (void)state;
     for (uint32_t i = 0; i < MANY; i++)
         while (!put(t, i, 1)) /* the disk is behind */
             usleep(1000);
@@ -165,13 +162,12 @@ static void a_prompt_larger_than_memory_comes_in_pieces(void **state)
 
 /* ------------------------------------------------------------------ in a folder */
 
-static void a_folder_survives_its_service(void **state)
+TEST(a_folder_survives_its_service)
 {
     char dir[100];
     uint32_t disk;
     uint8_t parts[MANY];
     bool more;
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/survives", root);
     struct kv_tier *t = tier(dir, 1 << 30, 1 << 24, 2);
     for (uint32_t i = 0; i < MANY; i++)
@@ -235,11 +231,10 @@ static void damage(const char *path, int how)
     close(fd);
 }
 
-static void what_is_damaged_is_no_hit(void **state)
+TEST(what_is_damaged_is_no_hit)
 {
     char dir[100], path[600];
     uint32_t disk;
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/damaged", root);
     for (int how = 0; how < 6; how++) {
         struct kv_tier *t = tier(dir, 1 << 30, 1 << 24, 2);
@@ -257,11 +252,10 @@ static void what_is_damaged_is_no_hit(void **state)
 }
 
 /* A whole file of another key, and of another model, in the place of ours. */
-static void what_is_foreign_is_no_hit(void **state)
+TEST(what_is_foreign_is_no_hit)
 {
     char dir[100], path[600], other[700];
     uint32_t disk;
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/foreign", root);
     for (uint8_t id = 2; id < 4; id++) {
         struct kv_tier *t = tier(dir, 1 << 30, 1 << 24, id);
@@ -302,12 +296,11 @@ static uint64_t bytes_below(const char *dir)
     return sum;
 }
 
-static void a_folder_stays_below_its_limit(void **state)
+TEST(a_folder_stays_below_its_limit)
 {
     const uint64_t each = KV_RECORD_HEAD + BYTES, limit = 20 * each;
     char dir[100], path[300];
     uint32_t disk;
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/limit", root);
     struct kv_tier *t = tier(dir, limit, 1 << 24, 2), *u;
     snprintf(path, sizeof(path), "%s/foreign.txt", dir);
@@ -325,11 +318,10 @@ static void a_folder_stays_below_its_limit(void **state)
     assert_int_equal(access(path, F_OK), 0); /* no file of ours */
 }
 
-static void a_folder_that_cannot_be_written_is_only_counted(void **state)
+TEST(a_folder_that_cannot_be_written_is_only_counted)
 {
     char dir[100];
     uint32_t disk;
-    (void)state;
     snprintf(dir, sizeof(dir), "%s/file", root);
     assert_int_equal(close(open(dir, O_CREAT | O_WRONLY, 0600)), 0); /* no folder at all */
     struct kv_tier *t = tier(dir, 1 << 30, 1 << 24, 2);
@@ -342,17 +334,4 @@ static void a_folder_that_cannot_be_written_is_only_counted(void **state)
     kv_tier_free(t);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_alone_keeps_what_was_used_last),
-        cmocka_unit_test(parts_come_one_after_the_other),
-        cmocka_unit_test(a_prompt_larger_than_memory_comes_in_pieces),
-        cmocka_unit_test(a_folder_survives_its_service),
-        cmocka_unit_test(what_is_damaged_is_no_hit),
-        cmocka_unit_test(what_is_foreign_is_no_hit),
-        cmocka_unit_test(a_folder_stays_below_its_limit),
-        cmocka_unit_test(a_folder_that_cannot_be_written_is_only_counted),
-    };
-    return cmocka_run_group_tests(tests, temp_begin, temp_end);
-}
+int main(void) { return tests_run(temp_begin, temp_end); }

@@ -69,11 +69,10 @@ static enum packed_verdict verdict(const uint8_t *of)
     return v;
 }
 
-static void what_was_written_is_read(void **state)
+TEST(what_was_written_is_read)
 {
     struct packed_file f;
     struct stat st;
-    (void)state;
     write_it();
     assert_int_equal(packed_file_open(&f, path, key), PACKED_FINE);
     assert_true(stat(path, &st) == 0);
@@ -96,11 +95,10 @@ static void what_was_written_is_read(void **state)
     packed_file_close(&f);
 }
 
-static void any_bit_that_differs_is_noticed(void **state)
+TEST(any_bit_that_differs_is_noticed)
 {
     struct rng rng = rng_new();
     struct stat st;
-    (void)state;
     write_it();
     assert_true(stat(path, &st) == 0);
     const int fd = open(path, O_RDWR);
@@ -124,10 +122,9 @@ static void any_bit_that_differs_is_noticed(void **state)
     close(fd);
 }
 
-static void another_length_is_damage(void **state)
+TEST(another_length_is_damage)
 {
     struct stat st;
-    (void)state;
     write_it();
     assert_true(stat(path, &st) == 0);
     const off_t lengths[] = {0,
@@ -145,10 +142,9 @@ static void another_length_is_damage(void **state)
     assert_int_equal(verdict(key), PACKED_DAMAGED);
 }
 
-static void another_key_is_foreign(void **state)
+TEST(another_key_is_foreign)
 {
     uint8_t other[PACKED_KEY];
-    (void)state;
     write_it();
     memcpy(other, key, sizeof(other));
     other[PACKED_KEY - 1] ^= 1;
@@ -164,11 +160,10 @@ static void another_key_is_foreign(void **state)
 }
 
 /* A shared mapping sees every write to the file. */
-static void a_write_while_it_is_mapped_is_noticed(void **state)
+TEST(a_write_while_it_is_mapped_is_noticed)
 {
     struct packed_file f, other;
     const struct timespec tick = {.tv_nsec = 20000000}; /* of the file system's clock */
-    (void)state;
     write_it();
     nanosleep(&tick, NULL);
     assert_int_equal(packed_file_open(&f, path, key), PACKED_FINE);
@@ -187,11 +182,10 @@ static void a_write_while_it_is_mapped_is_noticed(void **state)
     packed_file_close(&f);
 }
 
-static void a_stop_ends_the_writing(void **state)
+TEST(a_stop_ends_the_writing)
 {
     struct err e = ERR_INIT;
     struct pacer stopped;
-    (void)state;
     pacer_init(&stopped);
     pacer_stop(&stopped);
     const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -201,10 +195,9 @@ static void a_stop_ends_the_writing(void **state)
     assert_int_equal(verdict(key), PACKED_DAMAGED);
 }
 
-static void a_full_disk_is_an_error(void **state)
+TEST(a_full_disk_is_an_error)
 {
     struct err e = ERR_INIT;
-    (void)state;
     const int fd = open("/dev/full", O_RDWR);
     assert_true(fd >= 0);
     assert_int_equal(packed_file_write(fd, items, ITEMS, key, &pacer, &e), -1);
@@ -233,16 +226,4 @@ static int clean_up(void **state)
     return temp_folder_remove(root);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_written_is_read),
-        cmocka_unit_test(any_bit_that_differs_is_noticed),
-        cmocka_unit_test(another_length_is_damage),
-        cmocka_unit_test(another_key_is_foreign),
-        cmocka_unit_test(a_write_while_it_is_mapped_is_noticed),
-        cmocka_unit_test(a_stop_ends_the_writing),
-        cmocka_unit_test(a_full_disk_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, set_up, clean_up);
-}
+int main(void) { return tests_run(set_up, clean_up); }

@@ -44,9 +44,8 @@ static int empty_root(void **state)
     return system(command);
 }
 
-static void other_contents_of_a_label_go(void **state)
+TEST_WITH(other_contents_of_a_label_go, empty_root, NULL)
 {
-    (void)state;
     add("m-1-" KEY_A ".packed", 100);
     add("m-1-" KEY_B ".packed", 100);
     add("m-12-" KEY_A ".packed", 100); /* another label */
@@ -57,9 +56,8 @@ static void other_contents_of_a_label_go(void **state)
     assert_true(is_there("m-12-" KEY_A ".packed") && is_there("m-1-short.packed"));
 }
 
-static void what_was_used_longest_ago_makes_room(void **state)
+TEST_WITH(what_was_used_longest_ago_makes_room, empty_root, NULL)
 {
-    (void)state;
     add("a-1-" KEY_A ".packed", 300);
     add("b-1-" KEY_A ".packed", 100);
     add("c-1-" KEY_A ".packed", 200);
@@ -73,9 +71,8 @@ static void what_was_used_longest_ago_makes_room(void **state)
     assert_true(is_there("a-1-" KEY_A ".packed"));
 }
 
-static void one_writes_and_the_others_do_not(void **state)
+TEST_WITH(one_writes_and_the_others_do_not, empty_root, NULL)
 {
-    (void)state;
     const int fd = packed_folder_begin(in_root("a.packed.tmp"));
     assert_true(fd >= 0);
     assert_int_equal(packed_folder_begin(in_root("a.packed.tmp")), -1);
@@ -92,9 +89,8 @@ static void one_writes_and_the_others_do_not(void **state)
     assert_false(is_there("a.packed.tmp"));
 }
 
-static void a_link_is_not_followed(void **state)
+TEST_WITH(a_link_is_not_followed, empty_root, NULL)
 {
-    (void)state;
     add("target", 1);
     assert_int_equal(symlink("target", in_root("b.packed.tmp")), 0);
     assert_int_equal(packed_folder_begin(in_root("b.packed.tmp")), -1);
@@ -102,9 +98,8 @@ static void a_link_is_not_followed(void **state)
     assert_true(stat(in_root("target"), &st) == 0 && st.st_size == SIZE);
 }
 
-static void the_folder_is_made(void **state)
+TEST_WITH(the_folder_is_made, empty_root, NULL)
 {
-    (void)state;
     assert_true(packed_folder_make(in_root("new")) && packed_folder_make(in_root("new")));
     assert_false(packed_folder_make(in_root("no/such")));
 }
@@ -117,14 +112,4 @@ static int set_up(void **state)
 
 static int clean_up(void **state) { return empty_root(state) || rmdir(root); }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(other_contents_of_a_label_go, empty_root),
-        cmocka_unit_test_setup(what_was_used_longest_ago_makes_room, empty_root),
-        cmocka_unit_test_setup(one_writes_and_the_others_do_not, empty_root),
-        cmocka_unit_test_setup(a_link_is_not_followed, empty_root),
-        cmocka_unit_test_setup(the_folder_is_made, empty_root),
-    };
-    return cmocka_run_group_tests(tests, set_up, clean_up);
-}
+int main(void) { return tests_run(set_up, clean_up); }

@@ -3,11 +3,10 @@
 #include "tests/unit/test.h"
 #include <math.h>
 
-static void test_the_same_row_has_no_error(void **state)
+TEST(test_the_same_row_has_no_error)
 {
     static const float row[] = {1, -2, 3, 0.5F}, moved[] = {11, 8, 13, 10.5F};
     struct comparison c = {0};
-    (void)state;
     compare_row(&c, row, moved, 4, 2); /* a constant per row means nothing */
     assert_int_equal(c.rows, 1);
     assert_int_equal(c.predicted, 1);
@@ -17,12 +16,11 @@ static void test_the_same_row_has_no_error(void **state)
     assert_true(fabs(c.nll - c.other_nll) < 1e-6);
 }
 
-static void test_two_choices(void **state)
+TEST(test_two_choices)
 {
     /* probabilities 3/4 and 1/4 against 1/4 and 3/4 */
     const float l3 = logf(3), exact[] = {l3, 0}, other[] = {0, l3};
     struct comparison c = {0};
-    (void)state;
     compare_row(&c, exact, other, 2, 1);
     compare_row(&c, exact, other, 2, NO_NEXT);
     assert_int_equal(c.rows, 2);
@@ -36,22 +34,13 @@ static void test_two_choices(void **state)
     assert_true(fabs(compare_perplexity(c.nll, c.predicted) - 4) < 1e-5);
 }
 
-static void test_logits_that_exp_cannot_take(void **state)
+TEST(test_logits_that_exp_cannot_take)
 {
     static const float exact[] = {1000, -1000, 999}, other[] = {1000, -1000, 1001};
     struct comparison c = {0};
-    (void)state;
     compare_row(&c, exact, other, 3, 0);
     assert_true(isfinite(c.nll) && isfinite(c.other_nll) && isfinite(c.divergence));
     assert_int_equal(c.agreed, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_same_row_has_no_error),
-        cmocka_unit_test(test_two_choices),
-        cmocka_unit_test(test_logits_that_exp_cannot_take),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -29,11 +29,10 @@ static void decode(enum gguf_packing p, const uint8_t *b, float *out)
         block_numbers(p, b + i / k->elements * k->bytes, out + i);
 }
 
-static void test_errors_of_each_type(void **state)
+TEST(test_errors_of_each_type)
 {
     float x[N], y[BLOCK_MAX * 2];
     uint8_t b[1024];
-    (void)state;
     srand(test_seed(1));
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
         double error = 0, all = 0;
@@ -54,11 +53,10 @@ static void test_errors_of_each_type(void **state)
 }
 
 /* Columns that weigh a hundred times as much have smaller errors than without weights. */
-static void test_weights(void **state)
+TEST(test_weights)
 {
     float x[N], y[BLOCK_MAX * 2], weight[N];
     uint8_t b[1024];
-    (void)state;
     srand(test_seed(2));
     for (int i = 0; i < N; i++)
         weight[i] = i % 8 ? 0.01F : 1;
@@ -81,11 +79,10 @@ static void test_weights(void **state)
 }
 
 /* Zeros, one number, a constant, tiny and large ones: finite, and near. */
-static void test_edges(void **state)
+TEST(test_edges)
 {
     float x[N], y[BLOCK_MAX * 2];
     uint8_t b[1024];
-    (void)state;
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++)
         for (int way = 0; way < 6; way++) {
             for (int i = 0; i < N; i++)
@@ -107,12 +104,4 @@ static void test_edges(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_errors_of_each_type),
-        cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_edges),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

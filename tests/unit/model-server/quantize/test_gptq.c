@@ -71,12 +71,11 @@ static void plain_gptq(const struct grid_kind *k, const float *w, const float *h
     }
 }
 
-static void test_the_definition(void **state)
+TEST(test_the_definition)
 {
     float w[ROWS * COLS], copy[ROWS * COLS], x[TOKENS * COLS], h[COLS * COLS];
     uint8_t codes[ROWS * COLS];
     const struct gptq o = {.damp = 0.01};
-    (void)state;
     srand(test_seed(3));
     for (int symmetric = 0; symmetric < 2; symmetric++) {
         const struct grid_kind k = {.bits = 4, .symmetric = symmetric, .scale = SCALE_F16};
@@ -112,13 +111,12 @@ static double output_error(const struct grid_matrix *m, const float *w, const fl
     return sum;
 }
 
-static void test_outputs_are_nearer_than_by_rounding(void **state)
+TEST(test_outputs_are_nearer_than_by_rounding)
 {
     float w[ROWS * COLS], copy[ROWS * COLS], x[TOKENS * COLS], h[COLS * COLS];
     const struct grid_kind k = {.bits = 3, .symmetric = true, .scale = SCALE_F16};
     struct err e = ERR_INIT;
     double sum[4] = {0};
-    (void)state;
     srand(test_seed(4));
     for (int round = 0; round < 10; round++) {
         make(w, x, h);
@@ -143,7 +141,7 @@ static void test_outputs_are_nearer_than_by_rounding(void **state)
 }
 
 /* A group longer than a block, and a row as one group: the grid is fitted once, at its start. */
-static void test_long_groups(void **state)
+TEST(test_long_groups)
 {
     enum { N = 300, T = 40 };
     const size_t groups[] = {0, 150, 300, 100};
@@ -152,7 +150,6 @@ static void test_long_groups(void **state)
     float *w = malloc(3 * N * sizeof(*w)), *x = malloc(T * N * sizeof(*x));
     float *h = calloc(N * N, sizeof(*h)), *copy = malloc(3 * N * sizeof(*copy));
     struct err e = ERR_INIT;
-    (void)state;
     srand(test_seed(5));
     for (int i = 0; i < 3 * N; i++)
         w[i] = (float)rand() / (float)RAND_MAX - 0.5F;
@@ -171,12 +168,4 @@ static void test_long_groups(void **state)
     free(w), free(x), free(h), free(copy);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_definition),
-        cmocka_unit_test(test_outputs_are_nearer_than_by_rounding),
-        cmocka_unit_test(test_long_groups),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

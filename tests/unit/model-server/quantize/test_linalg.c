@@ -13,10 +13,9 @@ static float *random_rows(size_t rows, size_t n)
     return x;
 }
 
-static void test_sums_of_outer_products(void **state)
+TEST(test_sums_of_outer_products)
 {
     static const size_t sizes[] = {1, 3, 16, 37, 130};
-    (void)state;
     srand(test_seed(1));
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
         const size_t n = sizes[s], rows = 11;
@@ -35,10 +34,9 @@ static void test_sums_of_outer_products(void **state)
 }
 
 /* u h u^T is the identity where inverse(h) = u^T u. */
-static void test_the_factor_of_the_inverse(void **state)
+TEST(test_the_factor_of_the_inverse)
 {
     static const size_t sizes[] = {1, 2, 64, 65, 200};
-    (void)state;
     srand(test_seed(2));
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
         const size_t n = sizes[s], rows = 2 * n + 3;
@@ -66,20 +64,11 @@ static void test_the_factor_of_the_inverse(void **state)
     }
 }
 
-static void test_what_is_not_positive_definite(void **state)
+TEST(test_what_is_not_positive_definite)
 {
     float h[4] = {1, 2, 0, 1}, nan[1] = {NAN};
-    (void)state;
     assert_int_equal(linalg_inverse_factor(&alone, h, 2), -1);
     assert_int_equal(linalg_inverse_factor(&alone, nan, 1), -1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums_of_outer_products),
-        cmocka_unit_test(test_the_factor_of_the_inverse),
-        cmocka_unit_test(test_what_is_not_positive_definite),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -205,26 +205,17 @@ static void check_file(const char *path, int n_cases)
     assert_true(fabs(z) < 4);
 }
 
-static void chains(void **state)
-{
-    (void)state;
-    check_file("tests/data/sampling_chain.json", 320);
-}
+TEST(chains) { check_file("tests/data/sampling_chain.json", 320); }
 
 /* Each parameter alone and beside each other one, at the ends of its range. */
-static void edges(void **state)
-{
-    (void)state;
-    check_file("tests/data/sampling_edges.json", EDGES);
-}
+TEST(edges) { check_file("tests/data/sampling_edges.json", EDGES); }
 
 int main(void)
 {
     struct err e = ERR_INIT;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(chains), cmocka_unit_test(edges)};
     if (filter_mem_init(&mem, V, &e))
         return 1;
-    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    int rc = tests_run(NULL, NULL);
     filter_mem_free(&mem);
     return rc;
 }

@@ -1,18 +1,14 @@
 // Philox against the vectors of Random123's kat_vectors; the race against the softmax it must draw
 // from.
 #include "model-server/sample/noise.h"
+#include "tests/unit/test.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-static void known_vectors(void **state)
+TEST(known_vectors)
 {
-    (void)state;
     static const uint32_t kat[3][10] = {
         {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
         {~0u, ~0u, ~0u, ~0u, ~0u, ~0u, 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
@@ -27,9 +23,8 @@ static void known_vectors(void **state)
 }
 
 /* The lanes compute what the scalar function does, for any length and start. */
-static void lanes_agree(void **state)
+TEST(lanes_agree)
 {
-    (void)state;
     uint32_t bits[300], out[4];
     for (size_t n = 1; n < 300; n += 7) {
         noise_bits(0x123456789abcdefu, 77, NOISE_TOKEN, 40, bits, n);
@@ -47,9 +42,8 @@ static void lanes_agree(void **state)
 
 /* Chi-square of 200 000 draws over 40 tokens, seeds and positions varying; the 99.9% quantile for
  * 39 degrees of freedom is 72.1. */
-static void draws_follow_the_weights(void **state)
+TEST(draws_follow_the_weights)
 {
-    (void)state;
     enum { N = 40, DRAWS = 200000 };
     for (int spread = 1; spread <= 3; spread++) {
         float w[N];
@@ -71,9 +65,8 @@ static void draws_follow_the_weights(void **state)
 /* What is drawn at one position says nothing of the next one, nor of another seed's: answers, not
  * only single tokens, have the model's distribution. Chi-square of pairs; the 99.9% quantile for 35
  * degrees of freedom is 66.6. */
-static void draws_are_independent(void **state)
+TEST(draws_are_independent)
 {
-    (void)state;
     enum { N = 6, DRAWS = 200000 };
     static const uint64_t other[][2] = {{0, 1}, {0, 4}, {1, 0}, {UINT64_C(1) << 32, 0}, {1, 1}};
     const float w[N] = {0.3f, 0.2f, 0.2f, 0.15f, 0.1f, 0.05f};
@@ -95,9 +88,8 @@ static void draws_are_independent(void **state)
 }
 
 /* Leaving out tokens that do not win changes nothing: what makes drafts and filters comparable. */
-static void draw_is_a_function(void **state)
+TEST(draw_is_a_function)
 {
-    (void)state;
     enum { N = 1000 };
     float w[N], few[N];
     uint32_t id[N];
@@ -117,9 +109,8 @@ static void draw_is_a_function(void **state)
     assert_int_equal(noise_draw(w, NULL, N, 1, 1), 999);
 }
 
-static void exponential(void **state)
+TEST(exponential)
 {
-    (void)state;
     double sum = 0;
     for (uint64_t i = 0; i < 1 << 16; i++)
         sum += noise_exp((uint32_t)(i << 16 | 0x8000));
@@ -127,15 +118,4 @@ static void exponential(void **state)
     assert_true(noise_exp(0) > 0 && isfinite(noise_exp(UINT32_MAX)));
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(known_vectors),
-        cmocka_unit_test(lanes_agree),
-        cmocka_unit_test(draws_follow_the_weights),
-        cmocka_unit_test(draws_are_independent),
-        cmocka_unit_test(draw_is_a_function),
-        cmocka_unit_test(exponential),
-    };
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

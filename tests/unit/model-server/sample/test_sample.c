@@ -3,14 +3,11 @@
 #include "common/clock.h"
 #include "common/params.h"
 #include "model-server/sample/sample.h"
+#include "tests/unit/test.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { V = 1000 };
 static struct filter_mem mem;
@@ -37,9 +34,8 @@ static int run(struct sampling p, const uint32_t *mask, uint64_t pos, uint32_t n
     return rc;
 }
 
-static void greedy_takes_the_lowest_of_equals(void **state)
+TEST(greedy_takes_the_lowest_of_equals)
 {
-    (void)state;
     struct sampled o;
     for (int i = 0; i < V; i++)
         row[i] = i % 10 == 7 ? 4.0f : 1.0f;
@@ -51,9 +47,8 @@ static void greedy_takes_the_lowest_of_equals(void **state)
     assert_true(o.logprob == top_lp[0]);
 }
 
-static void mask_and_faults(void **state)
+TEST(mask_and_faults)
 {
-    (void)state;
     struct sampled o;
     uint32_t mask[(V + 31) / 32] = {0};
     mask[3] = 1u << 4;
@@ -73,9 +68,8 @@ static void mask_and_faults(void **state)
     assert_int_equal(run(sampling_neutral(), NULL, 0, 0, &o), -1);
 }
 
-static void parameters(void **state)
+TEST(parameters)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct sampling p = {0};
     assert_int_equal(sampling_normalise(&p, &e), 0);
@@ -96,9 +90,8 @@ static void parameters(void **state)
 
 /* The filters only take tokens away: what is drawn from the shorter list is what the longer one
  * drew, if it is still there. */
-static void seeds(void **state)
+TEST(seeds)
 {
-    (void)state;
     struct sampled a, b;
     int differ = 0, same = 0;
     for (uint64_t pos = 0; pos < 200; pos++) {
@@ -121,9 +114,8 @@ static void seeds(void **state)
     assert_true(same > 100 && differ > 150);
 }
 
-static void openai_penalties(void **state)
+TEST(openai_penalties)
 {
-    (void)state;
     struct penalties p = {.repetition = 1, .openai_presence = 0.5f, .openai_frequency = 0.25f};
     struct tally t = {0};
     struct err e = ERR_INIT;
@@ -142,9 +134,8 @@ static void openai_penalties(void **state)
     tally_free(&t);
 }
 
-static void watermark(void **state)
+TEST(watermark)
 {
-    (void)state;
     struct sampling p = sampling_neutral();
     struct sampled o;
     p.watermark = (struct watermark){0.5f, 2.0f};
@@ -156,9 +147,8 @@ static void watermark(void **state)
     assert_true(green > V * 4 / 10 && green < V * 6 / 10);
 }
 
-static void bias(void **state)
+TEST(bias)
 {
-    (void)state;
     uint32_t ids[] = {3, 5, 3};
     float values[] = {-100, 2, -1};
     struct bias from = {ids, values, 3}, copy;
@@ -186,9 +176,8 @@ static void bias(void **state)
 
 /* Named tokens in their order, by the same sums as the best ones; what a cut or a mask rules out is
  * left out. */
-static void named_tokens(void **state)
+TEST(named_tokens)
 {
-    (void)state;
     struct sampled o;
     struct err e = ERR_INIT;
     uint32_t ids[] = {9, 5, 9, 150};
@@ -228,7 +217,7 @@ static void named_tokens(void **state)
 
 /* LMTP's masks: 50,000 entries take less than a millisecond of a step, whatever the vocabulary. The
  * shortest of many times, so that the machine's other work is not in it. */
-static void a_large_bias_takes_less_than_a_millisecond(void **state)
+TEST(a_large_bias_takes_less_than_a_millisecond)
 {
     enum { N = 50000, VOCAB = 200000, ROUNDS = 50 };
     uint32_t *ids = malloc(N * sizeof(*ids));
@@ -236,7 +225,6 @@ static void a_large_bias_takes_less_than_a_millisecond(void **state)
     struct err e = ERR_INIT;
     struct bias from = {ids, values, N}, copy;
     int64_t least = INT64_MAX;
-    (void)state;
     assert_true(ids && values && logits);
     for (uint32_t i = 0; i < N; i++) { /* in no order: 7919 is prime */
         ids[i] = (uint32_t)((uint64_t)i * 7919 % VOCAB);
@@ -262,21 +250,10 @@ static void a_large_bias_takes_less_than_a_millisecond(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(greedy_takes_the_lowest_of_equals),
-        cmocka_unit_test(mask_and_faults),
-        cmocka_unit_test(parameters),
-        cmocka_unit_test(seeds),
-        cmocka_unit_test(openai_penalties),
-        cmocka_unit_test(watermark),
-        cmocka_unit_test(bias),
-        cmocka_unit_test(a_large_bias_takes_less_than_a_millisecond),
-        cmocka_unit_test(named_tokens),
-    };
     struct err e = ERR_INIT;
     if (filter_mem_init(&mem, V, &e))
         return 1;
-    int rc = cmocka_run_group_tests(t, NULL, NULL);
+    int rc = tests_run(NULL, NULL);
     filter_mem_free(&mem);
     return rc;
 }

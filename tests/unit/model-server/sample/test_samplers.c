@@ -62,9 +62,8 @@ static void same(const bool want[V], const bool got[V], const char *what, double
             fail_msg("%s %g: token %d is %s", what, value, i, got[i] ? "kept" : "gone");
 }
 
-static void top_n_sigma_keeps_what_is_near_the_best(void **state)
+TEST(top_n_sigma_keeps_what_is_near_the_best)
 {
-    (void)state;
     rng = test_seed(1);
     for (int round = 0; round < 200; round++) {
         float row[V], best = -INFINITY;
@@ -112,9 +111,8 @@ static void without_top_choices(const float *row, double threshold, bool want[V]
         want[(int)v[i][1]] = false;
 }
 
-static void xtc_leaves_out_the_top_choices(void **state)
+TEST(xtc_leaves_out_the_top_choices)
 {
-    (void)state;
     rng = test_seed(2);
     int cut = 0;
     for (int round = 0; round < 200; round++) {
@@ -134,9 +132,8 @@ static void xtc_leaves_out_the_top_choices(void **state)
 }
 
 /* The draw whether to cut: as often as asked, and the same for the same seed and position. */
-static void xtc_is_a_function_of_seed_and_position(void **state)
+TEST(xtc_is_a_function_of_seed_and_position)
 {
-    (void)state;
     float row[V];
     bool got[V], again[V], neutral[V];
     int cut = 0, differs = 0;
@@ -188,9 +185,8 @@ static void reference(const uint32_t *ids, const bool *breaks, int n, const stru
     }
 }
 
-static void dry_lowers_what_goes_on_with_a_repetition(void **state)
+TEST(dry_lowers_what_goes_on_with_a_repetition)
 {
-    (void)state;
     enum { N = 120, WORDS = END + 1 };
     char *breakers[] = {":", "\n", "", "End"};
     struct err e = ERR_INIT;
@@ -226,9 +222,8 @@ static void dry_lowers_what_goes_on_with_a_repetition(void **state)
     assert_true(lowered > 10000);
 }
 
-static void dry_never_forbids(void **state)
+TEST(dry_never_forbids)
 {
-    (void)state;
     enum { N = 3000 };
     struct err e = ERR_INIT;
     const struct dry d = {.multiplier = 5, .base = 10, .allowed_length = 1, .last_n = -1};
@@ -244,9 +239,8 @@ static void dry_never_forbids(void **state)
     repeats_free(r);
 }
 
-static void what_needs_the_host(void **state)
+TEST(what_needs_the_host)
 {
-    (void)state;
     struct sampling p = sampling_neutral();
     p.temperature = 0.5f, p.min_p = 0.1f, p.penalties.openai_presence = 1;
     p.xtc_threshold = 0.2f, p.dry.base = 3; /* settings of what is off */
@@ -260,9 +254,8 @@ static void what_needs_the_host(void **state)
 }
 
 /* A peer that does not know a field leaves 0. */
-static void zeros_are_neutral(void **state)
+TEST(zeros_are_neutral)
 {
-    (void)state;
     struct err e = ERR_INIT;
     struct sampling p = {0};
     assert_int_equal(sampling_normalise(&p, &e), 0);
@@ -277,18 +270,9 @@ static void zeros_are_neutral(void **state)
 int main(void)
 {
     struct err e = ERR_INIT;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(top_n_sigma_keeps_what_is_near_the_best),
-        cmocka_unit_test(xtc_leaves_out_the_top_choices),
-        cmocka_unit_test(xtc_is_a_function_of_seed_and_position),
-        cmocka_unit_test(dry_lowers_what_goes_on_with_a_repetition),
-        cmocka_unit_test(dry_never_forbids),
-        cmocka_unit_test(what_needs_the_host),
-        cmocka_unit_test(zeros_are_neutral),
-    };
     if (filter_mem_init(&mem, V, &e))
         return 1;
-    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    int rc = tests_run(NULL, NULL);
     filter_mem_free(&mem);
     return rc;
 }

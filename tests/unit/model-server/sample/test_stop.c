@@ -1,14 +1,11 @@
 // TGI's stopping cases, and what its end-of-text regular expression misses.
 #include "common/clock.h"
 #include "model-server/sample/stop.h"
+#include "tests/unit/test.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static struct stop make(const char *const *texts, size_t n, uint32_t max, bool ignore_eos)
 {
@@ -26,9 +23,8 @@ static enum stop_reason push(struct stop *s, uint32_t id, const char *text, size
     return stop_push(s, id, text, len);
 }
 
-static void order(void **state)
+TEST(order)
 {
-    (void)state;
     size_t len;
     struct stop s = make((const char *[]){"/test;"}, 1, 5, false);
     assert_int_equal(push(&s, 65, "/test", &len), STOP_NOT);
@@ -48,9 +44,8 @@ static void order(void **state)
     stop_free(&s);
 }
 
-static void inside_and_across(void **state)
+TEST(inside_and_across)
 {
-    (void)state;
     size_t len;
     struct stop s = make((const char *[]){"", "END", "aab", "b!"}, 4, 100, false);
     assert_int_equal(s.n, 3);
@@ -72,9 +67,8 @@ static void inside_and_across(void **state)
 }
 
 /* Against strstr() over the whole text, for every way to cut it into tokens of 1 to 3 bytes. */
-static void agrees_with_search(void **state)
+TEST(agrees_with_search)
 {
-    (void)state;
     const char *text = "abaababaabaababaababaabaababaabaab",
                *stops[] = {"abaabab", "babaab", "aabaaba"};
     for (int step = 1; step <= 3; step++)
@@ -91,9 +85,8 @@ static void agrees_with_search(void **state)
         }
 }
 
-static void linear(void **state)
+TEST(linear)
 {
-    (void)state;
     enum { N = 1 << 20 };
     char *text = malloc(N + 1), *stop = malloc(N / 2 + 1);
     memset(text, 'a', N), memset(stop, 'a', N / 2);
@@ -109,9 +102,8 @@ static void linear(void **state)
 
 /* Stop tokens of the request end it and leave their text out; before the least length nothing does.
  */
-static void least_length_and_stop_tokens(void **state)
+TEST(least_length_and_stop_tokens)
 {
-    (void)state;
     static const uint32_t eos[] = {2, 7}, own[] = {4};
     float row[6] = {0};
     size_t len;
@@ -139,14 +131,4 @@ static void least_length_and_stop_tokens(void **state)
     stop_free(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(order),
-        cmocka_unit_test(inside_and_across),
-        cmocka_unit_test(agrees_with_search),
-        cmocka_unit_test(linear),
-        cmocka_unit_test(least_length_and_stop_tokens),
-    };
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -59,10 +59,9 @@ static double price(const struct world *w, int first, int steps)
 
 /* An n-gram matches in every step, and none is ever right: a text of 100 tokens, and a longer one.
  */
-static void drafts_that_are_never_right_cost_less_than_three_percent(void **state)
+TEST(drafts_that_are_never_right_cost_less_than_three_percent)
 {
     double worst = 0, longest = 0;
-    (void)state;
     for (enum draft_kind k = DRAFT_OFFERED; k <= DRAFT_LONG_MATCH; k++)
         for (uint32_t seqs = 1; seqs <= MOST; seqs *= 2)
             for (double cost = 0.0005; cost < 1.2; cost *= 1.25) {
@@ -75,21 +74,19 @@ static void drafts_that_are_never_right_cost_less_than_three_percent(void **stat
     assert_true(worst < 1.03 && longest < 1.015);
 }
 
-static void drafts_that_are_right_are_used(void **state)
+TEST(drafts_that_are_right_are_used)
 {
     const struct world w = {.cost = 0.1, .seqs = 1, .kind = DRAFT_MATCH, .right = 0.9};
-    (void)state;
     srand(test_seed(5));
     assert_true(price(&w, 100, 1000) < 0.5);
 }
 
 /* After a long time without success they are tried again, and used from then on. */
-static void a_text_that_begins_to_repeat_itself_is_noticed(void **state)
+TEST(a_text_that_begins_to_repeat_itself_is_noticed)
 {
     struct world w = {.cost = 0.1, .seqs = 1, .kind = DRAFT_MATCH};
     struct acceptance a = acceptance_new();
     double time = 0, tokens = 0, before;
-    (void)state;
     for (int i = 0; i < 1000; i++)
         step(&a, &w, &time, &tokens);
     w.right = 1;
@@ -99,12 +96,4 @@ static void a_text_that_begins_to_repeat_itself_is_noticed(void **state)
     assert_true(tokens - before > 150);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drafts_that_are_never_right_cost_less_than_three_percent),
-        cmocka_unit_test(drafts_that_are_right_are_used),
-        cmocka_unit_test(a_text_that_begins_to_repeat_itself_is_noticed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

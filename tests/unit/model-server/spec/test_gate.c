@@ -32,20 +32,18 @@ static double cost(struct gate *g, const struct world *w, int steps)
     return time / plain;
 }
 
-static void a_head_that_pays_is_used(void **state)
+TEST(a_head_that_pays_is_used)
 {
     const struct world w = {.on = 1.3e6, .off = 1e6, .paused = 1.01e6, .tokens = 2, .seqs = 1};
     struct gate g = gate_new();
-    (void)state;
     cost(&g, &w, 2000);
     assert_true(g.size[0].in_use);
     assert_true(cost(&g, &w, 10000) < 0.66); /* 0.65 and what pauses cost */
 }
 
 /* Whatever it costs: below 1 / 0.97, once it is known. */
-static void a_head_that_does_not_pay_costs_next_to_nothing(void **state)
+TEST(a_head_that_does_not_pay_costs_next_to_nothing)
 {
-    (void)state;
     srand(test_seed(3));
     for (uint32_t seqs = 1; seqs <= 64; seqs *= 4)
         for (int slow = 0; slow <= 100; slow += 10)
@@ -63,7 +61,7 @@ static void a_head_that_does_not_pay_costs_next_to_nothing(void **state)
 }
 
 /* Where no draft is worth its time it is off after GATE_IDLE steps, however noisy the clock is. */
-static void a_head_without_drafts_is_given_up_at_once(void **state)
+TEST(a_head_without_drafts_is_given_up_at_once)
 {
     const struct world w = {.on = 1.1e6,
                             .off = 1e6,
@@ -73,18 +71,16 @@ static void a_head_without_drafts_is_given_up_at_once(void **state)
                             .noise = 90,
                             .idle = true};
     struct gate g = gate_new();
-    (void)state;
     srand(test_seed(4));
     cost(&g, &w, GATE_IDLE);
     assert_int_equal(gate_mode(&g), GATE_OFF);
     assert_true(cost(&g, &w, 5000) < 1.002);
 }
 
-static void what_changes_is_noticed(void **state)
+TEST(what_changes_is_noticed)
 {
     struct world w = {.on = 2e6, .off = 1e6, .paused = 1e6, .tokens = 1.5, .seqs = 2};
     struct gate g = gate_new();
-    (void)state;
     cost(&g, &w, 200);
     assert_false(g.size[1].in_use);
     w.tokens = 3; /* another text */
@@ -95,12 +91,11 @@ static void what_changes_is_noticed(void **state)
     assert_false(g.size[1].in_use);
 }
 
-static void each_size_of_batch_has_its_own_answer(void **state)
+TEST(each_size_of_batch_has_its_own_answer)
 {
     const struct world alone = {.on = 1.2e6, .off = 1e6, .paused = 1e6, .tokens = 2, .seqs = 1};
     const struct world many = {.on = 3e6, .off = 2e6, .paused = 2e6, .tokens = 1.2, .seqs = 16};
     struct gate g = gate_new();
-    (void)state;
     for (int i = 0; i < 200; i++) { /* in turns: periods go on where they were */
         cost(&g, &alone, 5);
         cost(&g, &many, 3);
@@ -114,10 +109,9 @@ static void each_size_of_batch_has_its_own_answer(void **state)
 }
 
 /* Numbers that ranks agree on. */
-static void a_period_has_a_price(void **state)
+TEST(a_period_has_a_price)
 {
     struct gate g = gate_new();
-    (void)state;
     assert_int_equal(gate_period_ns(&g), 1);
     for (int i = 0; i < GATE_SETTLE + GATE_STEPS; i++)
         gate_note(&g, 2, 1000, true);
@@ -127,15 +121,4 @@ static void a_period_has_a_price(void **state)
     assert_int_equal(gate_period_ns(&g), GATE_MOST_NS);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_head_that_pays_is_used),
-        cmocka_unit_test(a_head_that_does_not_pay_costs_next_to_nothing),
-        cmocka_unit_test(a_head_without_drafts_is_given_up_at_once),
-        cmocka_unit_test(what_changes_is_noticed),
-        cmocka_unit_test(each_size_of_batch_has_its_own_answer),
-        cmocka_unit_test(a_period_has_a_price),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -16,10 +16,9 @@ static struct ngram plain(const uint32_t *ids, uint32_t n)
     return best;
 }
 
-static void finds_the_longest_and_latest(void **state)
+TEST(finds_the_longest_and_latest)
 {
     uint32_t ids[200], found = 0;
-    (void)state;
     srand(test_seed(1));
     for (int round = 0; round < 20000; round++) {
         uint32_t n = (uint32_t)rand() % 200, kinds = 2 + (uint32_t)rand() % 12;
@@ -33,10 +32,9 @@ static void finds_the_longest_and_latest(void **state)
     assert_true(found > 1000);
 }
 
-static void rates_follow_what_is_accepted(void **state)
+TEST(rates_follow_what_is_accepted)
 {
     struct acceptance a = acceptance_new();
-    (void)state;
     for (int i = 0; i < 50; i++)
         acceptance_learn(&a, DRAFT_MATCH, 4, 4);
     assert_true(a.rate[DRAFT_MATCH] > 0.95 && a.rate[DRAFT_MATCH] <= 1);
@@ -50,9 +48,8 @@ static void rates_follow_what_is_accepted(void **state)
 }
 
 /* The choice makes tokens per time largest: by trying all numbers of rows. */
-static void rows_are_added_while_the_ratio_grows(void **state)
+TEST(rows_are_added_while_the_ratio_grows)
 {
-    (void)state;
     for (int i = 0; i < 200; i++) {
         double p = i % 20 / 20.0, cost = (i / 20 + 1) / 30.0, n = 1 + i % 7;
         struct step_worth w = {.cost = cost, .rows = n, .tokens = n};
@@ -70,12 +67,4 @@ static void rows_are_added_while_the_ratio_grows(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(finds_the_longest_and_latest),
-        cmocka_unit_test(rates_follow_what_is_accepted),
-        cmocka_unit_test(rows_are_added_while_the_ratio_grows),
-    };
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

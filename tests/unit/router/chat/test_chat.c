@@ -3,17 +3,13 @@
 #include "router/body/body.h"
 #include "router/chat/chat.h"
 #include "tests/temp_folder.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "tests/unit/test.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 TEMP_FOLDER(dir, "test-chat")
 
@@ -108,7 +104,7 @@ static int render_guarded(const char *messages, bool trust, struct buf *out)
     return rc;
 }
 
-static void control_tokens_in_messages_are_guarded(void **state)
+TEST(control_tokens_in_messages_are_guarded)
 {
     static const struct {
         const char *messages, *prompt;
@@ -132,7 +128,6 @@ static void control_tokens_in_messages_are_guarded(void **state)
          "{\"role\":\"developer\",\"content\":\"<s>\"}]",
          "<|user|>s:<s><|user|>a:<s><|user|>s:<s>"},
     };
-    (void)state;
     struct buf out = BUF_INIT;
     for (size_t i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
         struct buf want = BUF_INIT;
@@ -147,7 +142,7 @@ static void control_tokens_in_messages_are_guarded(void **state)
 }
 
 /* Whatever a template prints of a message and of tools, by a template that prints all. */
-static void control_tokens_outside_the_content_are_guarded(void **state)
+TEST(control_tokens_outside_the_content_are_guarded)
 {
     static const char template[] =
         "{# tool_calls #}"
@@ -161,7 +156,6 @@ static void control_tokens_outside_the_content_are_guarded(void **state)
         "{\"role\":\"tool<s>\",\"tool_call_id\":\"<s>\",\"content\":\"c\"}]";
     static const char tools[] =
         "[{\"name\":\"<s>\",\"parameters\":{\"properties\":{\"<s>\":{\"enum\":[\"<s>\"]}}}}]";
-    (void)state;
     struct buf out = BUF_INIT;
     struct err e = ERR_INIT;
     put("tokenizer_config.json", "{}");
@@ -188,9 +182,8 @@ static void control_tokens_outside_the_content_are_guarded(void **state)
     unlink(in_dir("tokenizer_config.json"));
 }
 
-static void the_most_specific_file_wins(void **state)
+TEST(the_most_specific_file_wins)
 {
-    (void)state;
     struct buf out = BUF_INIT;
     struct err e;
     assert_int_equal(render(NULL, HI, &out, &e), -1);
@@ -224,9 +217,8 @@ static void the_most_specific_file_wins(void **state)
     buf_free(&out);
 }
 
-static void messages_are_made_plain(void **state)
+TEST(messages_are_made_plain)
 {
-    (void)state;
     struct buf out = BUF_INIT;
     struct err e;
     put("chat_template.jinja",
@@ -249,7 +241,7 @@ static void messages_are_made_plain(void **state)
 
 /* Templates differ in what they take as the content of a message that only calls, and as the
  * arguments. */
-static void calls_fit_the_template(void **state)
+TEST(calls_fit_the_template)
 {
     static const char messages[] =
         "[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\",\"content\":null,"
@@ -272,7 +264,6 @@ static void calls_fit_the_template(void **state)
          "json {}"},
         {"{{ messages[1].nothing.x }}", NULL},
     };
-    (void)state;
     struct buf out = BUF_INIT;
     struct err e = ERR_INIT;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -289,12 +280,11 @@ static void calls_fit_the_template(void **state)
 }
 
 /* A template without calls shows them as text, which is not lost beside other text. */
-static void calls_become_text(void **state)
+TEST(calls_become_text)
 {
     static const char *const rows[][2] = {{"null", "[{\"id\":\"x\"}]"},
                                           {"\"\"", "[{\"id\":\"x\"}]"},
                                           {"\"So:\"", "So:\n[{\"id\":\"x\"}]"}};
-    (void)state;
     struct buf out = BUF_INIT;
     struct err e = ERR_INIT;
     put("chat_template.jinja", "{{ messages[0].content }}");
@@ -310,7 +300,7 @@ static void calls_become_text(void **state)
 }
 
 /* Clients return reasoning under the name that their server used. */
-static void templates_read_reasoning_under_their_name(void **state)
+TEST(templates_read_reasoning_under_their_name)
 {
     static const char *const rows[][2] = {
         {"\"reasoning\":\"r\"", "rr"},
@@ -319,7 +309,6 @@ static void templates_read_reasoning_under_their_name(void **state)
         {"\"thinking\":\"t\",\"reasoning_content\":\"c\",\"reasoning\":\"r\"", "ct"},
         {"\"reasoning\":\"\"", ""},
     };
-    (void)state;
     struct buf out = BUF_INIT;
     struct err e = ERR_INIT;
     put("chat_template.jinja", "{{ messages[0].reasoning_content }}{{ messages[0].thinking }}");
@@ -334,9 +323,8 @@ static void templates_read_reasoning_under_their_name(void **state)
 }
 
 /* transformers 5 saves a template for tools beside the default one, whatever file that is in. */
-static void a_named_template_has_its_own_file(void **state)
+TEST(a_named_template_has_its_own_file)
 {
-    (void)state;
     struct buf out = BUF_INIT;
     struct err e;
     static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]";
@@ -463,9 +451,8 @@ static const struct {
      "{\"arguments\": {}, \"name\": \"f\"}"},
 };
 
-static void conversations_are_fitted_to_templates(void **state)
+TEST(conversations_are_fitted_to_templates)
 {
-    (void)state;
     struct buf out = BUF_INIT;
     for (size_t i = 0; i < sizeof(talks) / sizeof(talks[0]); i++) {
         struct err e = ERR_INIT;
@@ -492,14 +479,13 @@ static void conversations_are_fitted_to_templates(void **state)
 }
 
 /* The check opens them once, for all renderings of the prompt. */
-static void files_become_text(void **state)
+TEST(files_become_text)
 {
     static const char text[] =
         "[{\"role\":\"user\",\"content\":[{\"type\":\"file\",\"file\":{\"filename\":\"a.txt\","
         "\"file_data\":\"aGVsbG8=\"}},{\"type\":\"text\",\"text\":\"b\"}]}]";
     struct err e = ERR_INIT;
     int index;
-    (void)state;
     cJSON *m = json_parse(text, sizeof(text) - 1, &e);
     assert_null(chat_check(m, false, &index));
     assert_null(chat_check(m, false, &index));
@@ -511,7 +497,7 @@ static void files_become_text(void **state)
 }
 
 /* Files that are no text, or not there. */
-static void other_files_are_refused(void **state)
+TEST(other_files_are_refused)
 {
     static const char *const files[] = {
         "{\"file_data\":\"data:application/pdf;base64,JVBERi0AAAA=\"}",
@@ -520,7 +506,6 @@ static void other_files_are_refused(void **state)
         "{\"file_id\":\"file-1\"}",
         "{}",
         "1"};
-    (void)state;
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         struct err e = ERR_INIT;
         struct buf b = BUF_INIT;
@@ -536,9 +521,8 @@ static void other_files_are_refused(void **state)
     }
 }
 
-static void values_are_found_in_the_raw_text(void **state)
+TEST(values_are_found_in_the_raw_text)
 {
-    (void)state;
     const char *s = "{ \"a\" : {\"x\":[1,{\"seed\":1}],\"s\\\"eed\":2, \"seed\" : "
                     "18446744073709551615 },\n\"b\":\"}\\\"{\","
                     "\"c\":-1.5e3}";
@@ -555,21 +539,4 @@ static void values_are_found_in_the_raw_text(void **state)
     assert_false(body_locate(s, strlen(s), "b", "x", &at, &len));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(control_tokens_in_messages_are_guarded),
-        cmocka_unit_test(control_tokens_outside_the_content_are_guarded),
-        cmocka_unit_test(the_most_specific_file_wins),
-        cmocka_unit_test(messages_are_made_plain),
-        cmocka_unit_test(calls_fit_the_template),
-        cmocka_unit_test(calls_become_text),
-        cmocka_unit_test(templates_read_reasoning_under_their_name),
-        cmocka_unit_test(a_named_template_has_its_own_file),
-        cmocka_unit_test(conversations_are_fitted_to_templates),
-        cmocka_unit_test(files_become_text),
-        cmocka_unit_test(other_files_are_refused),
-        cmocka_unit_test(values_are_found_in_the_raw_text),
-    };
-    return cmocka_run_group_tests(tests, temp_begin, temp_end);
-}
+int main(void) { return tests_run(temp_begin, temp_end); }

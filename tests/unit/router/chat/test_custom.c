@@ -32,9 +32,8 @@ static const struct {
 };
 
 /* The pieces in which the arguments arrive do not matter. */
-static void inputs_are_read_as_they_arrive(void **state)
+TEST(inputs_are_read_as_they_arrive)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const size_t n = strlen(rows[i].arguments);
         for (size_t step = 1; step <= n + 1; step++) {
@@ -52,13 +51,12 @@ static void inputs_are_read_as_they_arrive(void **state)
     }
 }
 
-static void calls_become_calls_of_functions(void **state)
+TEST(calls_become_calls_of_functions)
 {
     cJSON *m =
         parsed("{\"role\":\"assistant\",\"tool_calls\":["
                "{\"id\":\"1\",\"type\":\"custom\",\"custom\":{\"name\":\"f\",\"input\":\"a\"}},"
                "{\"id\":\"2\",\"type\":\"function\",\"function\":{\"name\":\"g\"}}]}");
-    (void)state;
     assert_int_equal(custom_settle_calls(m), 0);
     char *text = cJSON_PrintUnformatted(json_get(m, "tool_calls"));
     assert_string_equal(text,
@@ -70,7 +68,7 @@ static void calls_become_calls_of_functions(void **state)
 }
 
 /* The input is asked for in the last message if that is the user's, whatever its content is. */
-static void the_input_is_asked_for(void **state)
+TEST(the_input_is_asked_for)
 {
     static const char ask[] = "Answer with the input of the tool `f` and nothing else. D";
     static const struct {
@@ -83,7 +81,6 @@ static void the_input_is_asked_for(void **state)
         {"[]", "user", "\"%s\""},
     };
     cJSON *tool = parsed("{\"type\":\"custom\",\"custom\":{\"name\":\"f\",\"description\":\"D\"}}");
-    (void)state;
     for (size_t i = 0; i < sizeof(talks) / sizeof(talks[0]); i++) {
         cJSON *m = parsed(talks[i].messages);
         char want[256];
@@ -100,7 +97,7 @@ static void the_input_is_asked_for(void **state)
     cJSON_Delete(tool);
 }
 
-static void formats_are_checked(void **state)
+TEST(formats_are_checked)
 {
     static const struct {
         const char *tool, *fault;
@@ -116,7 +113,6 @@ static void formats_are_checked(void **state)
         {"{\"format\":{\"type\":\"grammar\",\"syntax\":\"ebnf\",\"definition\":\"a\"}}", "syntax"},
         {"{\"format\":{\"type\":\"grammar\",\"syntax\":\"lark\"}}", "definition"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]); i++) {
         cJSON *t = parsed(tools[i].tool);
         const char *fault = custom_check(t);
@@ -125,13 +121,4 @@ static void formats_are_checked(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inputs_are_read_as_they_arrive),
-        cmocka_unit_test(calls_become_calls_of_functions),
-        cmocka_unit_test(the_input_is_asked_for),
-        cmocka_unit_test(formats_are_checked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

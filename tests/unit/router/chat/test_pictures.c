@@ -20,13 +20,12 @@ static cJSON *parsed(const char *text)
     return j;
 }
 
-static void they_are_collected_in_order(void **state)
+TEST(they_are_collected_in_order)
 {
     cJSON *messages = parsed(TWO);
     struct ask q = {0};
     struct arena a;
     struct err e = ERR_INIT;
-    (void)state;
     arena_init(&a, 1 << 20);
     assert_int_equal(pictures_count(messages), 2);
     assert_int_equal(pictures_collect(messages, &a, &q, &e), 0);
@@ -47,10 +46,9 @@ static void assert_content(const cJSON *m, const char *expected)
     cJSON_free(text);
 }
 
-static void templates_see_parts_or_text(void **state)
+TEST(templates_see_parts_or_text)
 {
     cJSON *messages = parsed(TWO), *m = messages->child, *last = m->next->next;
-    (void)state;
     assert_true(pictures_in(m));
     assert_false(pictures_in(last));
     assert_true(pictures_as_parts(m));
@@ -63,7 +61,7 @@ static void templates_see_parts_or_text(void **state)
     cJSON_Delete(messages);
 }
 
-static void videos_stand_among_images(void **state)
+TEST(videos_stand_among_images)
 {
     static const char one[] = "[{\"role\":\"user\",\"content\":["
                               "{\"type\":\"video_url\",\"video_url\":{\"url\":\"data:1\"}},"
@@ -73,7 +71,6 @@ static void videos_stand_among_images(void **state)
     struct ask q = {0};
     struct arena a;
     struct err e = ERR_INIT;
-    (void)state;
     arena_init(&a, 1 << 20);
     assert_true(pictures_have_videos(messages));
     assert_int_equal(pictures_collect(messages, &a, &q, &e), 0);
@@ -102,10 +99,9 @@ static const char *checked(const char *part, const char *role, bool takes_images
     return wrong;
 }
 
-static void what_is_wrong_with_a_part_is_said(void **state)
+TEST(what_is_wrong_with_a_part_is_said)
 {
     static const char part[] = "{\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}";
-    (void)state;
     assert_null(checked(part, "user", true));
     assert_null(checked(part, "tool", true));
     assert_null(checked("{\"type\":\"text\"}", "system", false));
@@ -125,11 +121,10 @@ static void what_is_wrong_with_a_part_is_said(void **state)
     assert_non_null(checked("{\"type\":\"image_url\",\"image_url\":{\"url\":1}}", "user", true));
 }
 
-static void text_and_images_are_put_together(void **state)
+TEST(text_and_images_are_put_together)
 {
     struct convert_content c = {0};
     cJSON *m = cJSON_CreateObject(), *plain = cJSON_CreateObject();
-    (void)state;
     assert_true(convert_empty(&c));
     buf_str(&c.text, "only words");
     assert_true(convert_put(&c, plain));
@@ -151,14 +146,4 @@ static void text_and_images_are_put_together(void **state)
     cJSON_Delete(plain);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(they_are_collected_in_order),
-        cmocka_unit_test(templates_see_parts_or_text),
-        cmocka_unit_test(videos_stand_among_images),
-        cmocka_unit_test(what_is_wrong_with_a_part_is_said),
-        cmocka_unit_test(text_and_images_are_put_together),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

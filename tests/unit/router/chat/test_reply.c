@@ -124,9 +124,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void every_split_says_the_same(void **state)
+TEST(every_split_says_the_same)
 {
-    (void)state;
     struct buf out = BUF_INIT;
     struct rng rng = {1, 1};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -150,11 +149,10 @@ static void every_split_says_the_same(void **state)
     buf_free(&out);
 }
 
-static void pieces_keep_their_order(void **state)
+TEST(pieces_keep_their_order)
 {
     static const char text[] = "<think>x</think>a <tool_call>{\"name\":\"f\"}</tool_call>\n"
                                "<tool_call>{\"name\":\"g\",\"arguments\":[]}</tool_call>b";
-    (void)state;
     struct reply r;
     struct reply_cursor at = {0};
     struct buf out = BUF_INIT;
@@ -168,9 +166,8 @@ static void pieces_keep_their_order(void **state)
 }
 
 /* Arguments in quotes of the format are JSON whatever the quotes contain; nesting has a bound. */
-static void quoted_arguments_are_json(void **state)
+TEST(quoted_arguments_are_json)
 {
-    (void)state;
     struct buf text = BUF_INIT;
     struct err e;
     for (int depth = 1; depth < 70; depth++) {
@@ -204,10 +201,9 @@ static void quoted_arguments_are_json(void **state)
     buf_free(&text);
 }
 
-static void markers_of_a_format_are_shown(void **state)
+TEST(markers_of_a_format_are_shown)
 {
     static const char *const shown[] = {"<|tool_call>", "<tool_call|>", "<|\"|>"};
-    (void)state;
     struct reply r;
     init(&r, &(struct row){&gemma, 0, "", ""});
     for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
@@ -221,7 +217,7 @@ static void markers_of_a_format_are_shown(void **state)
 }
 
 /* Any text at all, made of the pieces that mean something: every split is still the same. */
-static void mixed_up_text_is_read_the_same_way_too(void **state)
+TEST(mixed_up_text_is_read_the_same_way_too)
 {
     static const char *const pieces[] = {"<tool_call>",
                                          "</tool_call>",
@@ -300,7 +296,6 @@ static void mixed_up_text_is_read_the_same_way_too(void **state)
                                              &granite, &bare,   &qwen,    &glm,     &minimax,
                                              &kimi,    &cohere, &python,  &pylist,  &harmony,
                                              &gemma,   &dsml,   &minicpm, &apertus, &tool_calls};
-    (void)state;
     struct buf text = BUF_INIT, whole = BUF_INIT, out = BUF_INIT;
     struct rng rng = {2, 2};
     for (int round = 0; round < 40000; round++) {
@@ -321,14 +316,4 @@ static void mixed_up_text_is_read_the_same_way_too(void **state)
     buf_free(&out);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_split_says_the_same),
-        cmocka_unit_test(pieces_keep_their_order),
-        cmocka_unit_test(quoted_arguments_are_json),
-        cmocka_unit_test(markers_of_a_format_are_shown),
-        cmocka_unit_test(mixed_up_text_is_read_the_same_way_too),
-    };
-    return cmocka_run_group_tests(tests, find, NULL);
-}
+int main(void) { return tests_run(find, NULL); }

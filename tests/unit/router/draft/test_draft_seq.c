@@ -63,10 +63,9 @@ static void decide(struct draft_seq *t, uint32_t n)
     draft_seq_follow(t);
 }
 
-static void what_it_believes_is_true(void **state)
+TEST(what_it_believes_is_true)
 {
     uint32_t ids[PROMPT], accepted = 0, rejoined = 0;
-    (void)state;
     srand(test_seed(2));
     for (int round = 0; round < 3000; round++) {
         struct gen_request r;
@@ -107,13 +106,12 @@ static void what_it_believes_is_true(void **state)
 }
 
 /* The request's own parameters, but for what does not decide tokens. */
-static void it_asks_for_what_decides_tokens(void **state)
+TEST(it_asks_for_what_decides_tokens)
 {
     uint32_t ids[PROMPT];
     struct gen_request r;
     struct seq *q = request(&r, ids);
     const char *stop[] = {"x"};
-    (void)state;
     r.params.seed = 77, r.params.temperature = 0.5f, r.params.do_sample = true;
     r.params.top_n_tokens = 5, r.params.prefill_logprobs = true;
     r.params.stop = stop, r.params.n_stop = 1, r.params.adapter_id = "a";
@@ -129,14 +127,13 @@ static void it_asks_for_what_decides_tokens(void **state)
 }
 
 /* Only positions that were drafted say how often drafts are right. */
-static void what_was_drafted_is_what_counts(void **state)
+TEST(what_was_drafted_is_what_counts)
 {
     uint32_t ids[PROMPT];
     struct gen_request r;
     struct seq *q = request(&r, ids);
     struct draft_seq *t = draft_seq_new(q);
     const float first = t->hits.rate;
-    (void)state;
     seq_push(q, 1); /* the draft model was late */
     draft_seq_follow(t);
     assert_true(t->hits.rate == first);
@@ -154,12 +151,4 @@ static void what_was_drafted_is_what_counts(void **state)
     seq_free(q);
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(what_it_believes_is_true),
-        cmocka_unit_test(it_asks_for_what_decides_tokens),
-        cmocka_unit_test(what_was_drafted_is_what_counts),
-    };
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -18,7 +18,7 @@ static struct draft_wait choose(double ratio, double a, uint32_t running, uint32
     return draft_wait_choose(&c);
 }
 
-static void counts_follow_speed_and_acceptance(void **state)
+TEST(counts_follow_speed_and_acceptance)
 {
     static const struct {
         double ratio, a;
@@ -26,7 +26,6 @@ static void counts_follow_speed_and_acceptance(void **state)
     } row[] = {{0.5, 0.9, 0, 0}, {1, 0.9, 0, 0},  {2, 0.7, 0, 0},  {2, 0.9, 0, 0},
                {4, 0.9, 0, 0},   {4, 0.7, 0, 1},  {8, 0.7, 1, 2},  {16, 0.7, 3, 4},
                {16, 0.9, 3, 5},  {32, 0.7, 4, 6}, {32, 0.9, 6, 8}, {16, 0.02, 0, 0}};
-    (void)state;
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         struct draft_wait w = choose(row[i].ratio, row[i].a, 1, 1);
         if (w.count < row[i].least || w.count > row[i].most)
@@ -35,7 +34,7 @@ static void counts_follow_speed_and_acceptance(void **state)
 }
 
 /* Where a wrong call costs more than the time between two calls. */
-static void shards_run_ahead_where_calls_are_short_or_right(void **state)
+TEST(shards_run_ahead_where_calls_are_short_or_right)
 {
     static const struct {
         double step_ms, draft_ms, a;
@@ -44,7 +43,6 @@ static void shards_run_ahead_where_calls_are_short_or_right(void **state)
                {80, 5, 0.7, false}, {80, 10, 0.7, false},  {8, 2, 0.7, false},
                {4, 0.5, 0.7, true}, {8, 0.5, 0.7, false},  {8, 1, 0.99, true},
                {1, 2, 0.9, true},   {10, 20, 0.9, false}};
-    (void)state;
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         const struct draft_wait_case c = {.step_ns = row[i].step_ms * MS,
                                           .draft_ns = row[i].draft_ms * MS,
@@ -58,18 +56,16 @@ static void shards_run_ahead_where_calls_are_short_or_right(void **state)
 }
 
 /* Others that have drafts would wait for nothing. */
-static void a_crowd_does_not_wait_for_one(void **state)
+TEST(a_crowd_does_not_wait_for_one)
 {
-    (void)state;
     assert_true(choose(16, 0.7, 1, 1).count > 0);
     assert_true(choose(16, 0.7, 4, 4).count > 0);
     assert_int_equal(choose(16, 0.7, 16, 1).count, 0);
     assert_int_equal(choose(16, 0.7, 1, 0).count, 0);
 }
 
-static void deadlines_are_short(void **state)
+TEST(deadlines_are_short)
 {
-    (void)state;
     srand(test_seed(3));
     for (int i = 0; i < 100000; i++) {
         struct draft_wait_case c = {.step_ns = pow(10, rand() % 120 / 10.0),
@@ -115,10 +111,9 @@ static double simulated(double ratio, double a, uint32_t wait)
 }
 
 /* No other count is much better where the policy has chosen; and it is never worse than none. */
-static void the_choice_is_near_the_best(void **state)
+TEST(the_choice_is_near_the_best)
 {
     static const double ratios[] = {2, 4, 8, 16, 24}, rates[] = {0.5, 0.7, 0.8, 0.9};
-    (void)state;
     srand(test_seed(4));
     for (size_t i = 0; i < 5; i++)
         for (size_t k = 0; k < 4; k++) {
@@ -134,11 +129,10 @@ static void the_choice_is_near_the_best(void **state)
         }
 }
 
-static void a_missed_deadline_turns_waits_off(void **state)
+TEST(a_missed_deadline_turns_waits_off)
 {
     struct draft_trust t = {0};
     uint32_t before = 0;
-    (void)state;
     assert_true(draft_trust_holds(&t));
     for (int miss = 0; miss < 20; miss++) {
         uint32_t answered = 0;
@@ -154,12 +148,11 @@ static void a_missed_deadline_turns_waits_off(void **state)
     assert_int_equal(t.rest, 64);
 }
 
-static void what_is_learnt_is_near_what_was_seen(void **state)
+TEST(what_is_learnt_is_near_what_was_seen)
 {
     struct draft_duration d = {0};
     struct draft_hits h = draft_hits_new();
     double mean = 0;
-    (void)state;
     srand(test_seed(5));
     for (int i = 0; i < 4000; i++) {
         draft_duration_note(&d, i % 50 != 49 ? 10000000 : INT64_MAX); /* now and then one hangs */
@@ -172,16 +165,4 @@ static void what_is_learnt_is_near_what_was_seen(void **state)
     assert_true(d.ns > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(counts_follow_speed_and_acceptance),
-        cmocka_unit_test(shards_run_ahead_where_calls_are_short_or_right),
-        cmocka_unit_test(a_crowd_does_not_wait_for_one),
-        cmocka_unit_test(deadlines_are_short),
-        cmocka_unit_test(the_choice_is_near_the_best),
-        cmocka_unit_test(a_missed_deadline_turns_waits_off),
-        cmocka_unit_test(what_is_learnt_is_near_what_was_seen),
-    };
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -38,14 +38,13 @@ static uint32_t ask(struct rig *g, struct fake_shard *drafts, uint64_t salt)
 
 /* Blocks of a tenant are its own in the draft model, too: a hit there shows in the time of an
  * answer. */
-static void drafts_share_nothing_between_salts(void **state)
+TEST(drafts_share_nothing_between_salts)
 {
     static const struct fake_shard like = {.step_ms = 5, .speculate = 2};
     static const uint64_t tenant = UINT64_C(1) << 63;
     const struct infer_config plain = {.max_batch_prefill_tokens = 64};
     struct infer_config conf = plain;
     struct fake_shard *drafts = draft_shard();
-    (void)state;
     conf.draft_target = drafts->path;
     struct rig *g = rig_new(&like, &conf, 1);
     assert_int_equal(ask(g, drafts, tenant | 1), 0);
@@ -59,7 +58,6 @@ static void drafts_share_nothing_between_salts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_share_nothing_between_salts)};
     signal(SIGPIPE, SIG_IGN);
-    return cmocka_run_group_tests(tests, temp_begin, temp_end);
+    return tests_run(temp_begin, temp_end);
 }

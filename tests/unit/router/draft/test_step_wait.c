@@ -48,7 +48,7 @@ static int down(void **state)
     return 0;
 }
 
-static void a_met_wait_ends_before_its_timer(void **state)
+TEST_WITH(a_met_wait_ends_before_its_timer, up, down)
 {
     struct seen *s = *state;
     struct draft_wait_case c = fast();
@@ -63,7 +63,7 @@ static void a_met_wait_ends_before_its_timer(void **state)
     assert_true(s->idle == 1 && s->ready == 1 && step_wait_allowed(&s->wait));
 }
 
-static void a_lost_wait_is_no_miss(void **state)
+TEST_WITH(a_lost_wait_is_no_miss, up, down)
 {
     struct seen *s = *state;
     struct draft_wait_case c = fast();
@@ -90,7 +90,7 @@ static void on_missed(void *arg)
     assert_int_equal(s->wait.trust.misses, 0);
 }
 
-static void a_missed_deadline_turns_waits_off_until_calls_return(void **state)
+TEST_WITH(a_missed_deadline_turns_waits_off_until_calls_return, up, down)
 {
     struct seen *s = *state;
     struct draft_wait_case c = fast();
@@ -108,7 +108,7 @@ static void on_posted(struct rpc_op *op, bool ok)
     rpc_loop_stop(posted_to->loop);
 }
 
-static void new_shards_are_unknown(void **state)
+TEST_WITH(new_shards_are_unknown, up, down)
 {
     struct seen *s = *state;
     struct draft_wait_case c = fast();
@@ -123,14 +123,4 @@ static void new_shards_are_unknown(void **state)
     rpc_loop_run(s->loop);
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test_setup_teardown(a_met_wait_ends_before_its_timer, up, down),
-        cmocka_unit_test_setup_teardown(a_lost_wait_is_no_miss, up, down),
-        cmocka_unit_test_setup_teardown(a_missed_deadline_turns_waits_off_until_calls_return, up,
-                                        down),
-        cmocka_unit_test_setup_teardown(new_shards_are_unknown, up, down),
-    };
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -42,14 +42,13 @@ static void share_a_call(struct rig *g, struct asked **b, struct asked **c)
     assert_true(wait_for(second_call, g));
 }
 
-static void accounting_balances_while_requests_take_turns(void **state)
+TEST(accounting_balances_while_requests_take_turns)
 {
     struct rig *g = rig_new(&vectors, &patient, 1);
     struct asked *b, *c;
     struct buf out = BUF_INIT;
     struct err e = ERR_INIT;
     bool balanced = false;
-    (void)state;
     share_a_call(g, &b, &c);
     assert_int_equal(infer_audit(g->infer, WAIT_MS, &out, &balanced, &e), 0);
     assert_non_null(strstr(out.p, "\"requests\":2,\"waiting\":0,\"running\":2,\"texts_out\":80"));
@@ -62,12 +61,11 @@ static void accounting_balances_while_requests_take_turns(void **state)
 }
 
 /* An image that is one token takes as much of a call as its cost says: two fit, of five. */
-static void a_call_is_bounded_by_costs(void **state)
+TEST(a_call_is_bounded_by_costs)
 {
     enum { N = 5, COST = 2000, CALLS = 3 };
     struct rig *g = rig_new(&vectors, &patient, 1);
     struct asked *a = asked_new(1, N);
-    (void)state;
     for (int i = 0; i < N; i++)
         a->texts[i].cost = COST;
     infer_embed(g->infer, &a->job);
@@ -76,11 +74,10 @@ static void a_call_is_bounded_by_costs(void **state)
     rig_free(g);
 }
 
-static void requests_that_take_turns_survive_a_loss(void **state)
+TEST(requests_that_take_turns_survive_a_loss)
 {
     struct rig *g = rig_new(&vectors, &patient, 1);
     struct asked *b, *c;
-    (void)state;
     share_a_call(g, &b, &c);
     g->shard[0]->lose_embed = 2;
     g->shard[0]->hold_embed = 0;
@@ -92,11 +89,10 @@ static void requests_that_take_turns_survive_a_loss(void **state)
 }
 
 /* They may be its cause. */
-static void requests_of_two_losses_end(void **state)
+TEST(requests_of_two_losses_end)
 {
     struct rig *g = rig_new(&vectors, &patient, 1);
     struct asked *b, *c;
-    (void)state;
     share_a_call(g, &b, &c);
     g->shard[0]->lose_embed = 2;
     g->shard[0]->hold_embed = 3;
@@ -112,10 +108,9 @@ static void requests_of_two_losses_end(void **state)
 
 /* Those that come back are killed in their warm-up: that is no reason to wait as for other models.
  */
-static void shards_that_are_lost_again_are_sought_at_once(void **state)
+TEST(shards_that_are_lost_again_are_sought_at_once)
 {
     struct rig *g = rig_new(&vectors, &patient, 1);
-    (void)state;
     expect_vectors(ask(g, 1, 1));
     g->shard[0]->lose_embed = 2;
     g->shard[0]->lose_warmups = 3;
@@ -125,14 +120,4 @@ static void shards_that_are_lost_again_are_sought_at_once(void **state)
     rig_free(g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(accounting_balances_while_requests_take_turns),
-        cmocka_unit_test(a_call_is_bounded_by_costs),
-        cmocka_unit_test(requests_that_take_turns_survive_a_loss),
-        cmocka_unit_test(requests_of_two_losses_end),
-        cmocka_unit_test(shards_that_are_lost_again_are_sought_at_once),
-    };
-    return cmocka_run_group_tests(tests, temp_begin, temp_end);
-}
+int main(void) { return tests_run(temp_begin, temp_end); }

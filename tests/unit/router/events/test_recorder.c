@@ -16,7 +16,7 @@ static void expect(struct kv_recorder *r, const char *want, size_t n)
 #define HEAD(n)        "\xdd\0\0\0\3\xcb\x3f\xf8\0\0\0\0\0\0\xdd\0\0\0" n
 #define STR(len, text) "\xd9" len text
 
-static void one_block(void **state)
+TEST(one_block)
 {
     static const uint64_t tokens[] = {1, 200, 70000};
     static const char want[] = HEAD("\1") "\x88" STR("\4", "type") STR("\13", "BlockStored")
@@ -30,7 +30,6 @@ static void one_block(void **state)
                                                              STR("\3", "GPU")
                                                                  STR("\11", "lora_name") "\xc0\2";
     struct kv_recorder r = {.block_tokens = 3};
-    (void)state;
     kv_recorder_stored(&r, UINT64_C(1) << 63, NULL, tokens);
     expect(&r, want, sizeof(want) - 1);
     kv_recorder_free(&r);
@@ -46,12 +45,11 @@ static uint32_t events_of(struct kv_recorder *r)
     return n;
 }
 
-static void blocks_that_follow_each_other_are_one_event(void **state)
+TEST(blocks_that_follow_each_other_are_one_event)
 {
     static const uint64_t t[] = {1};
     uint64_t a = 1, b = 2, c = 3;
     struct kv_recorder r = {.block_tokens = 1};
-    (void)state;
     kv_recorder_stored(&r, a, NULL, t);
     kv_recorder_stored(&r, b, &a, t);
     kv_recorder_stored(&r, c, &b, t);
@@ -68,25 +66,16 @@ static void blocks_that_follow_each_other_are_one_event(void **state)
     kv_recorder_free(&r);
 }
 
-static void the_end_of_a_block(void **state)
+TEST(the_end_of_a_block)
 {
     static const char removed[] = HEAD("\2") "\x83" STR("\4", "type") STR("\14", "BlockRemoved")
         STR("\14", "block_hashes") "\xdd\0\0\0\1\xcd\1\1" STR("\6", "medium")
             STR("\3", "GPU") "\x81" STR("\4", "type") STR("\20", "AllBlocksCleared") "\2";
     struct kv_recorder r = {.block_tokens = 3};
-    (void)state;
     kv_recorder_removed(&r, 257);
     kv_recorder_cleared(&r);
     expect(&r, removed, sizeof(removed) - 1);
     kv_recorder_free(&r);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_block),
-        cmocka_unit_test(blocks_that_follow_each_other_are_one_event),
-        cmocka_unit_test(the_end_of_a_block),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -167,10 +167,9 @@ static uint32_t n_with(struct rig *g, const char *name)
     return n;
 }
 
-static void all_have_it_or_none(void **state)
+TEST(all_have_it_or_none)
 {
     struct rig *g = rig_new();
-    (void)state;
     assert_int_equal(change(g, "a", "/a").kind, ERR_NONE);
     assert_int_equal(n_with(g, "a"), FAKES);
     g->infer[1].refusals = 1;
@@ -186,11 +185,10 @@ static void all_have_it_or_none(void **state)
 
 /* A replica has an adapter too many, and refuses at first to unload it. The change that comes then
  * is made all the same. */
-static void an_attempt_that_was_repeated_is_no_failure(void **state)
+TEST(an_attempt_that_was_repeated_is_no_failure)
 {
     struct rig *g = rig_new();
     const struct adapter_change old = {.name = "old", .path = "/old"};
-    (void)state;
     apply(&g->infer[0], &old);
     g->infer[0].refusals = 1;
     const struct err e = change(g, "a", "/a");
@@ -205,11 +203,10 @@ static void an_attempt_that_was_repeated_is_no_failure(void **state)
 
 /* A load is given up at a replica that loses its shards, and is made when these are back, after the
  * fleet has given it up altogether. The same load comes again meanwhile. */
-static void what_was_left_at_a_lost_replica_is_awaited(void **state)
+TEST(what_was_left_at_a_lost_replica_is_awaited)
 {
     struct rig *g = rig_new();
     struct infer *first = &g->infer[0];
-    (void)state;
     first->holds = true;
     g->infer[1].refusals = 1;
     begin(g, "a", "/a");
@@ -231,12 +228,4 @@ static void what_was_left_at_a_lost_replica_is_awaited(void **state)
     rig_free(g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_have_it_or_none),
-        cmocka_unit_test(an_attempt_that_was_repeated_is_no_failure),
-        cmocka_unit_test(what_was_left_at_a_lost_replica_is_awaited),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

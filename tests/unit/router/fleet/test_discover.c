@@ -7,7 +7,7 @@
 
 static struct targets t;
 
-static void forms_are_checked(void **state)
+TEST(forms_are_checked)
 {
     static const char *const good[] = {"dns:replicas.default.svc:8000", "file:/etc/replicas",
                                        "dns:localhost:1"};
@@ -15,14 +15,13 @@ static void forms_are_checked(void **state)
                                       "dns:name:", "dns:name:0", "dns:n:65536", "dns::80",
                                       "/a/file",   "dns:a/b:80", "http:x:80",   "dns:name:8o"};
     struct err e = ERR_INIT;
-    (void)state;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
         assert_int_equal(discover_check(good[i], &e), 0);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_int_equal(discover_check(bad[i], &e), -1);
 }
 
-static void lines_are_addresses(void **state)
+TEST(lines_are_addresses)
 {
     static const char text[] = "# two of ours\n"
                                "tcp://127.0.0.1:8000\n"
@@ -33,7 +32,6 @@ static void lines_are_addresses(void **state)
                                "[::1]:9\n"
                                "127.0.0.1:8000"; /* once is enough */
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(discover_lines(text, strlen(text), CLUSTER_OPEN, &t, &e), 0);
     assert_int_equal(t.n, 5);
     assert_string_equal(t.v[0], "tcp://127.0.0.1:8000");
@@ -43,12 +41,11 @@ static void lines_are_addresses(void **state)
     assert_string_equal(t.v[4], "tcp://[::1]:9");
 }
 
-static void what_is_no_address_is_left_out(void **state)
+TEST(what_is_no_address_is_left_out)
 {
     static char text[9000];
     struct err e = ERR_INIT;
     int n;
-    (void)state;
     n = snprintf(text, sizeof(text), "no port\n127.0.0.1:80\n10.1.2.3:80\n");
     assert_int_equal(discover_lines(text, (size_t)n, CLUSTER_OPEN, &t, &e), 1);
     assert_int_equal(t.n, 1); /* the other one leaves the machine without proof */
@@ -67,12 +64,11 @@ static void what_is_no_address_is_left_out(void **state)
     assert_int_equal(t.n, 0);
 }
 
-static void files_and_names_are_looked_up(void **state)
+TEST(files_and_names_are_looked_up)
 {
     char path[] = "/tmp/discover-XXXXXX", where[64];
     struct err e = ERR_INIT;
     int fd = mkstemp(path);
-    (void)state;
     assert_int_equal(write(fd, "127.0.0.1:5\n", 12), 12);
     close(fd);
     snprintf(where, sizeof(where), "file:%s", path);
@@ -93,11 +89,10 @@ static void look(struct sightings *s, const char *lines)
     sightings_add(s, &t);
 }
 
-static void one_look_changes_nothing(void **state)
+TEST(one_look_changes_nothing)
 {
     static struct sightings s;
     static const char a[] = "tcp://127.0.0.1:1", b[] = "tcp://127.0.0.1:2";
-    (void)state;
     assert_true(sightings_deny(&s, a));
     look(&s, "127.0.0.1:1\n"); /* the first look-up counts alone: nothing is known yet */
     assert_true(sightings_confirm(&s, a));
@@ -113,14 +108,4 @@ static void one_look_changes_nothing(void **state)
     assert_true(sightings_deny(&s, a) && sightings_deny(&s, b));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forms_are_checked),
-        cmocka_unit_test(lines_are_addresses),
-        cmocka_unit_test(what_is_no_address_is_left_out),
-        cmocka_unit_test(files_and_names_are_looked_up),
-        cmocka_unit_test(one_look_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

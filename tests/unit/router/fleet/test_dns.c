@@ -36,10 +36,9 @@ static bool look_up_ended(const void *arg)
 }
 
 /* Requests end in time, and the router with them: what is lost does not wait for DNS. */
-static void a_name_server_that_is_silent_delays_nothing(void **state)
+TEST(a_name_server_that_is_silent_delays_nothing)
 {
     struct infer_config c = patient;
-    (void)state;
     c.return_ms = 300;
     struct fleet_rig *g = fleet_rig_new(&steady, &c, 2, "dns:replicas.test:80");
     assert_true(wait_for(all_ready, g));
@@ -58,10 +57,9 @@ static void a_name_server_that_is_silent_delays_nothing(void **state)
 }
 
 /* A look-up cannot be ended: the router does not wait for it. */
-static void nor_the_end(void **state)
+TEST(nor_the_end)
 {
     const struct infer_config c = patient;
-    (void)state;
     struct fleet_rig *g = fleet_rig_new(&steady, &c, 2, "dns:replicas.test:80");
     assert_true(wait_for(all_ready, g));
     atomic_store(&asked, false);
@@ -74,11 +72,4 @@ static void nor_the_end(void **state)
     assert_true(wait_for(look_up_ended, NULL));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_name_server_that_is_silent_delays_nothing),
-        cmocka_unit_test(nor_the_end),
-    };
-    return cmocka_run_group_tests(tests, fleet_rig_set_up, temp_end);
-}
+int main(void) { return tests_run(fleet_rig_set_up, temp_end); }

@@ -23,11 +23,10 @@ static const struct fake_shard steady = {.step_ms = 2};
 
 /* ---------------------------------------------------------------- */
 
-static void all_replicas_work_and_gauges_add_up(void **state)
+TEST(all_replicas_work_and_gauges_add_up)
 {
     struct fleet_rig *g = fleet_rig_new(&steady, &patient, REPLICAS, NULL);
     struct client *c[N];
-    (void)state;
     assert_true(wait_for(all_ready, g));
     assert_true(value(g, "tgi_batch_max_total_tokens") >
                 2.9 * fleet_limits(g->fleet)->max_batch_total_tokens);
@@ -42,11 +41,10 @@ static void all_replicas_work_and_gauges_add_up(void **state)
 }
 
 /* Two prompts of several blocks, in turn: each always where it was first. */
-static void a_prompt_goes_where_its_beginning_is(void **state)
+TEST(a_prompt_goes_where_its_beginning_is)
 {
     struct fleet_rig *g = fleet_rig_new(&steady, &patient, 2, NULL);
     struct client *first[2];
-    (void)state;
     assert_true(wait_for(all_ready, g));
     for (uint32_t i = 0; i < 2; i++) { /* beside each other, so that they part */
         first[i] = client_new(i, 50, 30);
@@ -64,11 +62,10 @@ static void a_prompt_goes_where_its_beginning_is(void **state)
     fleet_rig_free(g);
 }
 
-static void no_stream_notices_a_loss(void **state)
+TEST(no_stream_notices_a_loss)
 {
     struct fleet_rig *g = fleet_rig_new(&steady, &patient, 2, NULL);
     struct client *c[N], *more[N];
-    (void)state;
     assert_true(wait_for(all_ready, g));
     ask(g, c, N, 60);
     for (uint32_t i = 0; i < N / 2; i++) /* the others keep both busy, however late this looks */
@@ -90,11 +87,10 @@ static void no_stream_notices_a_loss(void **state)
 }
 
 /* Also those that were handed over once: only who was running at two losses ends. */
-static void all_wait_where_all_are_lost(void **state)
+TEST(all_wait_where_all_are_lost)
 {
     struct fleet_rig *g = fleet_rig_new(&steady, &patient, 2, NULL);
     struct client *c[N];
-    (void)state;
     assert_true(wait_for(all_ready, g));
     ask(g, c, N, 60);
     for (uint32_t i = 0; i < N; i++)
@@ -125,10 +121,9 @@ static void all_wait_where_all_are_lost(void **state)
     fleet_rig_free(g);
 }
 
-static void patience_ends(void **state)
+TEST(patience_ends)
 {
     struct infer_config c = patient;
-    (void)state;
     c.return_ms = 300;
     struct fleet_rig *g = fleet_rig_new(&steady, &c, 2, NULL);
     assert_true(wait_for(all_ready, g));
@@ -143,7 +138,7 @@ static void patience_ends(void **state)
     fleet_rig_free(g);
 }
 
-static void whoever_is_cancelled_ends_once(void **state)
+TEST(whoever_is_cancelled_ends_once)
 {
     static const struct fake_shard slow = {.step_ms = 5};
     struct infer_config conf = patient;
@@ -151,7 +146,6 @@ static void whoever_is_cancelled_ends_once(void **state)
     struct fleet_rig *g = fleet_rig_new(&slow, &conf, 2, NULL);
     enum { MANY = 200 };
     struct client *c[MANY];
-    (void)state;
     assert_true(wait_for(all_ready, g));
     ask(g, c, MANY, 30);
     kill_shard(g, 0);
@@ -168,10 +162,9 @@ static void whoever_is_cancelled_ends_once(void **state)
 }
 
 /* What is listed no longer finishes what it has; what is listed anew is found. */
-static void replicas_come_and_go_by_a_file(void **state)
+TEST(replicas_come_and_go_by_a_file)
 {
     char where[120], list[110];
-    (void)state;
     snprintf(list, sizeof(list), "%s/list", dir);
     snprintf(where, sizeof(where), "file:%s", list);
     static const struct fake_shard slow = {.step_ms = 12};
@@ -204,10 +197,9 @@ static bool two_are_left(const void *arg)
 }
 
 /* They are the ranks of events, by which a subscriber tells caches apart. */
-static void numbers_stay_distinct_when_replicas_change(void **state)
+TEST(numbers_stay_distinct_when_replicas_change)
 {
     char where[120], list[110];
-    (void)state;
     snprintf(list, sizeof(list), "%s/list", dir);
     snprintf(where, sizeof(where), "file:%s", list);
     struct fleet_rig *g = fleet_rig_new(&steady, &patient, REPLICAS, where);
@@ -233,7 +225,7 @@ static void numbers_stay_distinct_when_replicas_change(void **state)
     fleet_rig_free(g);
 }
 
-static void other_models_are_refused(void **state)
+TEST(other_models_are_refused)
 {
     struct fake_shard other[] = {steady, steady, steady};
     other[0].block_size = 32;
@@ -241,7 +233,6 @@ static void other_models_are_refused(void **state)
     other[2].n_windows = 64;
     struct fleet_rig *g = fleet_rig_new(&steady, &patient, 2, NULL);
     struct client *c[4];
-    (void)state;
     assert_true(wait_for(all_ready, g));
     for (int i = 0; i < 3; i++) {
         kill_shard(g, 1);
@@ -274,12 +265,11 @@ static struct client *ask_as(struct fleet_rig *g, uint64_t key, uint32_t seed)
 
 /* All places are taken by one key: the first request of another one is at a replica at once, where
  * it joins the next step. Its second one waits for a place as all do. */
-static void the_first_request_of_a_key_waits_for_no_place(void **state)
+TEST(the_first_request_of_a_key_waits_for_no_place)
 {
     static const struct fake_shard slow = {.step_ms = 300};
     struct fleet_rig *g = fleet_rig_new(&slow, &patient, 2, NULL);
     struct client *c[N];
-    (void)state;
     assert_true(wait_for(all_ready, g));
     for (uint32_t i = 0; i < N - 2; i++)
         c[i] = ask_as(g, 1, i);
@@ -299,12 +289,11 @@ static void the_first_request_of_a_key_waits_for_no_place(void **state)
     fleet_rig_free(g);
 }
 
-static void what_cannot_start_says_why(void **state)
+TEST(what_cannot_start_says_why)
 {
     const char *const none[] = {"unix:/tmp/no-such-shard-0", "unix:/tmp/no-such-shard-1"};
     struct fleet_config c = {.infer = {.connect_timeout_ms = 400}, .targets = none, .n_targets = 2};
     struct err e = ERR_INIT;
-    (void)state;
     assert_null(fleet_start(&c, &e));
     assert_non_null(strstr(e.msg, "no replica is ready"));
     c.infer.draft_target = "unix:/tmp/draft-0";
@@ -315,20 +304,4 @@ static void what_cannot_start_says_why(void **state)
     assert_null(fleet_start(&c, &e));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_replicas_work_and_gauges_add_up),
-        cmocka_unit_test(a_prompt_goes_where_its_beginning_is),
-        cmocka_unit_test(no_stream_notices_a_loss),
-        cmocka_unit_test(all_wait_where_all_are_lost),
-        cmocka_unit_test(patience_ends),
-        cmocka_unit_test(whoever_is_cancelled_ends_once),
-        cmocka_unit_test(replicas_come_and_go_by_a_file),
-        cmocka_unit_test(numbers_stay_distinct_when_replicas_change),
-        cmocka_unit_test(other_models_are_refused),
-        cmocka_unit_test(the_first_request_of_a_key_waits_for_no_place),
-        cmocka_unit_test(what_cannot_start_says_why),
-    };
-    return cmocka_run_group_tests(tests, fleet_rig_set_up, fleet_rig_tear_down);
-}
+int main(void) { return tests_run(fleet_rig_set_up, fleet_rig_tear_down); }

@@ -38,10 +38,9 @@ static bool first_has_two_calls(const void *arg)
 
 /* ---------------------------------------------------------------- */
 
-static void texts_go_where_shards_answer(void **state)
+TEST(texts_go_where_shards_answer)
 {
     struct fleet_rig *g = fleet_rig_new(&vectors, &patient, 2, NULL);
-    (void)state;
     assert_true(wait_for(all_ready, g));
     expect_vectors(ask(g, 1, 1));
     kill_shard(g, 0);
@@ -56,11 +55,10 @@ static void texts_go_where_shards_answer(void **state)
 }
 
 /* Its shards return at once, but do not answer any more: nothing may be left there. */
-static void texts_of_a_lost_replica_go_to_another(void **state)
+TEST(texts_of_a_lost_replica_go_to_another)
 {
     struct fleet_rig *g = fleet_rig_new(&vectors, &small_steps, 2, NULL);
     struct asked *a[MANY];
-    (void)state;
     assert_true(wait_for(all_ready, g));
     g->shard[0]->hold_embed = g->shard[1]->hold_embed = 1;
     for (uint32_t i = 0; i < MANY; i++)
@@ -84,10 +82,9 @@ static bool second_has_the_rest(const void *arg)
 }
 
 /* 40 texts in calls of 16: the first call has returned when the replica is lost. */
-static void values_that_came_are_kept(void **state)
+TEST(values_that_came_are_kept)
 {
     struct fleet_rig *g = fleet_rig_new(&vectors, &small_steps, 2, NULL);
-    (void)state;
     assert_true(wait_for(all_ready, g));
     g->shard[0]->hold_embed = 2;
     struct asked *a = ask(g, 1, TEXTS);
@@ -101,10 +98,9 @@ static void values_that_came_are_kept(void **state)
 }
 
 /* Shards that accept connections and answer nothing: frozen, or behind a network that drops all. */
-static void texts_of_a_silent_replica_go_to_another(void **state)
+TEST(texts_of_a_silent_replica_go_to_another)
 {
     struct fleet_rig *g = fleet_rig_new(&vectors, &patient, 2, NULL);
-    (void)state;
     assert_true(wait_for(all_ready, g));
     g->shard[0]->hold_embed = 1;
     struct asked *a = ask(g, 1, 1);
@@ -117,10 +113,9 @@ static void texts_of_a_silent_replica_go_to_another(void **state)
     fleet_rig_free(g);
 }
 
-static void patience_ends(void **state)
+TEST(patience_ends)
 {
     struct infer_config c = patient;
-    (void)state;
     c.return_ms = 300;
     struct fleet_rig *g = fleet_rig_new(&vectors, &c, 2, NULL);
     assert_true(wait_for(all_ready, g));
@@ -133,10 +128,9 @@ static void patience_ends(void **state)
     fleet_rig_free(g);
 }
 
-static void a_client_that_left_does_not_wait(void **state)
+TEST(a_client_that_left_does_not_wait)
 {
     struct fleet_rig *g = fleet_rig_new(&vectors, &patient, 2, NULL);
-    (void)state;
     assert_true(wait_for(all_ready, g));
     kill_shard(g, 0);
     kill_shard(g, 1);
@@ -149,11 +143,10 @@ static void a_client_that_left_does_not_wait(void **state)
 
 /* A request without texts ends on the replica's thread while it is still being sent there. `make
  * jitter T=fleet_texts` makes that likely. */
-static void a_request_may_end_at_once(void **state)
+TEST(a_request_may_end_at_once)
 {
     enum { ROUNDS = 200 };
     struct fleet_rig *g = fleet_rig_new(&vectors, &patient, 2, NULL);
-    (void)state;
     assert_true(wait_for(all_ready, g));
     for (uint32_t i = 0; i < ROUNDS; i++) {
         struct asked *a = ask(g, i, 0);
@@ -165,10 +158,9 @@ static void a_request_may_end_at_once(void **state)
 }
 
 /* It finishes what it has. */
-static void a_replica_that_is_listed_no_longer_loses_no_texts(void **state)
+TEST(a_replica_that_is_listed_no_longer_loses_no_texts)
 {
     char where[120], list[110];
-    (void)state;
     snprintf(list, sizeof(list), "%s/list", dir);
     snprintf(where, sizeof(where), "file:%s", list);
     struct fleet_rig *g = fleet_rig_new(&vectors, &patient, 2, where);
@@ -189,17 +181,4 @@ static void a_replica_that_is_listed_no_longer_loses_no_texts(void **state)
     fleet_rig_free(g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_go_where_shards_answer),
-        cmocka_unit_test(texts_of_a_lost_replica_go_to_another),
-        cmocka_unit_test(values_that_came_are_kept),
-        cmocka_unit_test(texts_of_a_silent_replica_go_to_another),
-        cmocka_unit_test(patience_ends),
-        cmocka_unit_test(a_client_that_left_does_not_wait),
-        cmocka_unit_test(a_request_may_end_at_once),
-        cmocka_unit_test(a_replica_that_is_listed_no_longer_loses_no_texts),
-    };
-    return cmocka_run_group_tests(tests, fleet_rig_set_up, fleet_rig_tear_down);
-}
+int main(void) { return tests_run(fleet_rig_set_up, fleet_rig_tear_down); }

@@ -13,7 +13,7 @@ struct pick_case {
 
 #define ROOM .room = true, .has_adapter = true
 
-static void the_cheapest_with_room_is_taken(void **state)
+TEST(the_cheapest_with_room_is_taken)
 {
     static const struct pick_case cases[] = {
         {"none has room", 10, {{0}}, -1},
@@ -39,7 +39,6 @@ static void the_cheapest_with_room_is_taken(void **state)
         {"all idle: the least computed", 20, {{ROOM, .computed = 7}, {ROOM}, {0}}, 1},
         {"more is shared than asked for", 16, {{ROOM, .waiting = 1}, {ROOM, .shared = 64}, {0}}, 1},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct pick_case *k = &cases[i];
         int got = fleet_pick(FLEET_PREFIX, k->c, 3, k->n_tokens, 0);
@@ -49,10 +48,9 @@ static void the_cheapest_with_room_is_taken(void **state)
     }
 }
 
-static void round_robin_takes_turns(void **state)
+TEST(round_robin_takes_turns)
 {
     const struct pick_candidate c[3] = {{ROOM, .waiting = 1000}, {0}, {ROOM}};
-    (void)state;
     assert_int_equal(fleet_pick(FLEET_ROUND_ROBIN, c, 3, 1, 0), 0);
     assert_int_equal(fleet_pick(FLEET_ROUND_ROBIN, c, 3, 1, 1), 2);
     assert_int_equal(fleet_pick(FLEET_ROUND_ROBIN, c, 3, 1, 3), 0);
@@ -62,13 +60,12 @@ static void round_robin_takes_turns(void **state)
 static const struct kv_media text = {0};
 
 /* Equal placeholders at 6 .. 16. */
-static void images_behind_equal_placeholders_have_other_hashes(void **state)
+TEST(images_behind_equal_placeholders_have_other_hashes)
 {
     uint32_t ids[20] = {0};
     uint64_t x[6], y[6];
     struct kv_medium cat = {.first = 6, .n = 10, .digest = 1}, dog = cat;
     const struct kv_media a = {.v = &cat, .n = 1}, b = {.v = &dog, .n = 1};
-    (void)state;
     for (uint32_t i = 6; i < 16; i++)
         ids[i] = 99;
     assert_int_equal(prefixes_hash(NULL, 0, &a, ids, 20, 4, x), 5);
@@ -85,11 +82,10 @@ static void images_behind_equal_placeholders_have_other_hashes(void **state)
 }
 
 /* A block may be longer than what is hashed at once. */
-static void long_blocks_are_hashed_to_their_ends(void **state)
+TEST(long_blocks_are_hashed_to_their_ends)
 {
     uint32_t ids[201] = {0};
     uint64_t x[3], y[3];
-    (void)state;
     assert_int_equal(prefixes_hash(NULL, 0, &text, ids, 201, 100, x), 3);
     ids[99] = 1;
     assert_int_equal(prefixes_hash(NULL, 0, &text, ids, 201, 100, y), 3);
@@ -100,11 +96,10 @@ static void long_blocks_are_hashed_to_their_ends(void **state)
     assert_true(x[1] == y[1] && x[2] != y[2]);
 }
 
-static void hashes_are_of_whole_blocks_and_all_before_them(void **state)
+TEST(hashes_are_of_whole_blocks_and_all_before_them)
 {
     uint32_t a[40], b[40];
     uint64_t x[11], y[11];
-    (void)state;
     for (uint32_t i = 0; i < 40; i++)
         a[i] = b[i] = i * i;
     b[9]++;
@@ -126,11 +121,10 @@ static void hashes_are_of_whole_blocks_and_all_before_them(void **state)
 }
 
 /* 40 beginnings of 8 blocks each, through an index of 64. */
-static void the_coldest_are_forgotten_from_their_ends(void **state)
+TEST(the_coldest_are_forgotten_from_their_ends)
 {
     struct prefixes p = {0};
     uint64_t h[40][8];
-    (void)state;
     for (uint32_t i = 0; i < 40; i++)
         for (uint32_t k = 0; k < 8; k++)
             h[i][k] = (i * 8 + k + 1) * 0x9e3779b97f4a7c15u;
@@ -155,15 +149,4 @@ static void the_coldest_are_forgotten_from_their_ends(void **state)
     prefixes_free(&p);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_cheapest_with_room_is_taken),
-        cmocka_unit_test(round_robin_takes_turns),
-        cmocka_unit_test(hashes_are_of_whole_blocks_and_all_before_them),
-        cmocka_unit_test(images_behind_equal_placeholders_have_other_hashes),
-        cmocka_unit_test(long_blocks_are_hashed_to_their_ends),
-        cmocka_unit_test(the_coldest_are_forgotten_from_their_ends),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

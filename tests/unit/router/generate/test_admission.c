@@ -4,9 +4,8 @@
 
 enum { CAPACITY = 128 };
 
-static void one_key_has_all(void **state)
+TEST(one_key_has_all)
 {
-    (void)state;
     struct admission a;
     admission_init(&a, 3);
     for (uint64_t key = 0; key < 2; key++) {
@@ -21,9 +20,8 @@ static void one_key_has_all(void **state)
     admission_free(&a);
 }
 
-static void a_key_within_its_share_is_not_refused(void **state)
+TEST(a_key_within_its_share_is_not_refused)
 {
-    (void)state;
     struct admission a;
     admission_init(&a, CAPACITY);
     for (int i = 0; i < CAPACITY; i++)
@@ -46,9 +44,8 @@ static void a_key_within_its_share_is_not_refused(void **state)
     admission_free(&a);
 }
 
-static void more_keys_than_permits_get_one_each(void **state)
+TEST(more_keys_than_permits_get_one_each)
 {
-    (void)state;
     struct admission a;
     admission_init(&a, 4);
     for (uint64_t key = 0; key < 500; key++)
@@ -63,9 +60,8 @@ static void more_keys_than_permits_get_one_each(void **state)
 }
 
 /* A has 256 clients that ask again as soon as they are answered or refused, B has one. */
-static void a_flood_does_not_starve(void **state)
+TEST(a_flood_does_not_starve)
 {
-    (void)state;
     struct admission a;
     uint32_t running[2] = {0}, asked[2] = {0}, refused[2] = {0}, served[2] = {0};
     admission_init(&a, CAPACITY);
@@ -94,9 +90,8 @@ static void a_flood_does_not_starve(void **state)
 
 /* Any traffic: who is within its share is admitted, who is not is admitted while there is room, and
  * the excess stays within its bound. */
-static void shares_hold_for_any_traffic(void **state)
+TEST(shares_hold_for_any_traffic)
 {
-    (void)state;
     enum { KEYS = 7 };
     struct admission a;
     uint32_t held[KEYS] = {0}, all = 0, n = 0, bound = 0;
@@ -128,14 +123,4 @@ static void shares_hold_for_any_traffic(void **state)
     admission_free(&a);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_key_has_all),
-        cmocka_unit_test(a_key_within_its_share_is_not_refused),
-        cmocka_unit_test(more_keys_than_permits_get_one_each),
-        cmocka_unit_test(a_flood_does_not_starve),
-        cmocka_unit_test(shares_hold_for_any_traffic),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

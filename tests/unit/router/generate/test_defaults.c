@@ -33,9 +33,8 @@ static void assert_printed(const char *text)
     buf_free(&b);
 }
 
-static void the_models_file_is_read(void **state)
+TEST(the_models_file_is_read)
 {
-    (void)state;
     assert_int_equal(load("auto", NULL), 0); /* there is none yet */
     assert_printed("");
     write_config(
@@ -61,7 +60,7 @@ static void the_models_file_is_read(void **state)
     assert_int_equal(load("auto", "{\"forced_bos_token_id\": -1}"), -1);
 }
 
-static void what_is_wrong_is_named(void **state)
+TEST(what_is_wrong_is_named)
 {
     static const char *const rows[][2] = {
         {"{\"temperature\": -1}", "`temperature` must be strictly positive"},
@@ -73,7 +72,6 @@ static void what_is_wrong_is_named(void **state)
         {"[1]", "expected a JSON object"},
         {"{", "--override-generation-config"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         assert_int_equal(load("none", rows[i][0]), -1);
         assert_int_equal(e.kind, ERR_VALIDATION);
@@ -85,9 +83,8 @@ static void what_is_wrong_is_named(void **state)
     assert_non_null(strstr(e.msg, "generation_config.json: `top_p`"));
 }
 
-static void a_request_goes_first(void **state)
+TEST(a_request_goes_first)
 {
-    (void)state;
     assert_int_equal(load("none", "{\"temperature\": 0.5, \"top_p\": 0.9, \"top_k\": 5, "
                                   "\"max_new_tokens\": 10}"),
                      0);
@@ -105,9 +102,8 @@ static void a_request_goes_first(void **state)
     assert_int_equal(q.max_new_tokens.v, 10);
 }
 
-static void a_temperature_of_0_is_greedy(void **state)
+TEST(a_temperature_of_0_is_greedy)
 {
-    (void)state;
     assert_int_equal(load("none", "{\"temperature\": 0}"), 0);
     struct ask q = {.do_sample = true};
     defaults_apply(&d, &q);
@@ -118,7 +114,7 @@ static void a_temperature_of_0_is_greedy(void **state)
 }
 
 /* suppress_tokens and bad_words_ids are read, the rest of what transformers honours is named. */
-static void tokens_that_never_come(void **state)
+TEST(tokens_that_never_come)
 {
     static const char *const wrong[][2] = {
         {"{\"suppress_tokens\": 3}", "`suppress_tokens` must be a list"},
@@ -129,7 +125,6 @@ static void tokens_that_never_come(void **state)
         {"{\"min_new_tokens\": -1}", "`min_new_tokens` must be a number of tokens"},
     };
     static const uint32_t ids[] = {3, 5, 7, 8}, lengths[] = {1, 1, 2};
-    (void)state;
     write_config("{\"suppress_tokens\": [3, 5], \"bad_words_ids\": [[7, 8], []], \"num_beams\": 4,"
                  "\"min_new_tokens\": 6, \"begin_suppress_tokens\": [220], \"guidance_scale\": 1.0,"
                  "\"no_repeat_ngram_size\": 3, \"epsilon_cutoff\": 0, \"max_length\": 142,"
@@ -160,14 +155,9 @@ static void tokens_that_never_come(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_models_file_is_read), cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(a_request_goes_first),    cmocka_unit_test(a_temperature_of_0_is_greedy),
-        cmocka_unit_test(tokens_that_never_come),
-    };
     if (!mkdtemp(dir))
         return 1;
-    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    int rc = tests_run(NULL, NULL);
     char path[64];
     snprintf(path, sizeof(path), "%s/generation_config.json", dir);
     unlink(path);

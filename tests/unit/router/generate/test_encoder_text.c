@@ -63,10 +63,9 @@ static void refuses(const struct ask *q, const char *words)
         fail_msg("`%s` does not say `%s`", e.msg, words);
 }
 
-static void a_request_chooses_the_first_token(void **state)
+TEST(a_request_chooses_the_first_token)
 {
     static const char *const none[] = {"a_Latn", "</s>", "de_DE", "deu_Latn", "fr", ""};
-    (void)state;
     v.has_encoder = true;
     assert_false(first_of(&(struct ask){0}).set);
     assert_int_equal(first_of(&(struct ask){.tgt_lang = "zho_Hans"}).v, ZHO);
@@ -80,9 +79,8 @@ static void a_request_chooses_the_first_token(void **state)
     refuses(&(struct ask){.forced_bos = {true, VOCAB}}, "`forced_bos_token_id`: 8 is outside");
 }
 
-static void a_request_replaces_the_models_first_token(void **state)
+TEST(a_request_replaces_the_models_first_token)
 {
-    (void)state;
     v.has_encoder = true;
     v.defaults = &defaults;
     defaults.forced_bos_token_id = (struct opt_u64){true, ENG};
@@ -98,13 +96,12 @@ static void a_request_replaces_the_models_first_token(void **state)
 }
 
 /* Before the text, or behind its end. */
-static void the_language_of_a_text_is_replaced(void **state)
+TEST(the_language_of_a_text_is_replaced)
 {
     static const uint32_t before[] = {ENG, 0, FR, 0, END}, behind[] = {0, FR, END, ENG},
                           plain[] = {0, END};
     const struct ask q = {.src_lang = "ceb"}, wrong = {.src_lang = "de_DE"};
     const uint32_t *ids = before;
-    (void)state;
     v.has_encoder = true;
     assert_int_equal(text_language(&v, &(struct ask){0}, &arena, &ids, 5, &e), 0);
     assert_ptr_equal(ids, before);
@@ -123,23 +120,13 @@ static void the_language_of_a_text_is_replaced(void **state)
     assert_non_null(strstr(e.msg, "`src_lang`: this model has no token for the language `de_DE`"));
 }
 
-static void the_decoder_begins_with_its_tokens(void **state)
+TEST(the_decoder_begins_with_its_tokens)
 {
     static const uint32_t text[] = {ENG, 0, END};
     struct gen_request r = {.ids = text, .n_ids = 3};
-    (void)state;
     assert_int_equal(move_to_encoder(&v, (struct opt_u64){true, FR}, &arena, &r, &e), 0);
     assert_true(r.n_ids == 2 && r.ids[0] == END && r.ids[1] == FR && r.n_media == 1);
     assert_true(r.media->ids == text && r.media->n_ids == 3 && r.media->digest);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_request_chooses_the_first_token),
-        cmocka_unit_test(a_request_replaces_the_models_first_token),
-        cmocka_unit_test(the_language_of_a_text_is_replaced),
-        cmocka_unit_test(the_decoder_begins_with_its_tokens),
-    };
-    return cmocka_run_group_tests(tests, open_tokenizer, close_tokenizer);
-}
+int main(void) { return tests_run(open_tokenizer, close_tokenizer); }

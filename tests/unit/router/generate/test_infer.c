@@ -5,14 +5,13 @@
 static const struct fake_shard plain;
 static const struct infer_config modest = {.max_batch_prefill_tokens = 64};
 
-static void many_requests_get_the_answers_they_would_get_alone(void **state)
+TEST(many_requests_get_the_answers_they_would_get_alone)
 {
     enum { N = 60 };
     struct fake_shard like = {.block_size = 4, .n_blocks = 80};
     struct infer_config conf = {.max_batch_prefill_tokens = 40, .max_batch_size = 12};
     struct rig *g = rig_new(&like, &conf, 1);
     struct client *c[N];
-    (void)state;
     for (uint32_t i = 0; i < N; i++) { /* few families of prompts: prefixes are shared */
         c[i] = client_new(i % 3, 1 + (i * 7) % 90, 1 + i % 23);
         infer_submit(g->infer, &c[i]->r);
@@ -28,12 +27,11 @@ static void many_requests_get_the_answers_they_would_get_alone(void **state)
     rig_free(g);
 }
 
-static void a_late_short_request_finishes_before_an_early_long_one(void **state)
+TEST(a_late_short_request_finishes_before_an_early_long_one)
 {
     struct fake_shard like = {.step_ms = 3};
     struct rig *g = rig_new(&like, &modest, 1);
     struct client *slow = client_new(1, 10, 60), *quick = client_new(2, 10, 3);
-    (void)state;
     infer_submit(g->infer, &slow->r);
     assert_true(wait_for(has_token, slow));
     infer_submit(g->infer, &quick->r);
@@ -47,14 +45,13 @@ static void a_late_short_request_finishes_before_an_early_long_one(void **state)
     rig_free(g);
 }
 
-static void long_prompts_come_in_chunks_and_do_not_hold_up_short_ones(void **state)
+TEST(long_prompts_come_in_chunks_and_do_not_hold_up_short_ones)
 {
     struct fake_shard like = {.block_size = 4, .n_blocks = 300, .step_ms = 2};
     struct infer_config conf = {.max_batch_prefill_tokens = 16};
     struct rig *g = rig_new(&like, &conf, 1);
     struct client *first = client_new(9, 3, 80), *slow = client_new(1, 200, 4),
                   *quick = client_new(2, 6, 4);
-    (void)state;
     infer_submit(g->infer, &first->r); /* keeps the shard busy while the two queue up */
     assert_true(wait_for(has_token, first));
     g->shard[0]->hold = 1;
@@ -81,13 +78,12 @@ static bool some_chunks(const void *g)
     return n_log >= 10;
 }
 
-static void a_short_prompt_does_not_wait_for_the_end_of_a_long_one(void **state)
+TEST(a_short_prompt_does_not_wait_for_the_end_of_a_long_one)
 {
     struct fake_shard like = {.block_size = 4, .n_blocks = 600, .step_ms = 4};
     struct infer_config conf = {.max_batch_prefill_tokens = 16};
     struct rig *g = rig_new(&like, &conf, 1);
     struct client *slow = client_new(1, 1000, 4), *quick = client_new(2, 4, 4);
-    (void)state;
     infer_submit(g->infer, &slow->r);
     assert_true(wait_for(some_chunks, g)); /* of some eighty */
     g->shard[0]->hold = 1;
@@ -108,12 +104,11 @@ static void a_short_prompt_does_not_wait_for_the_end_of_a_long_one(void **state)
     rig_free(g);
 }
 
-static void a_prompt_seen_before_is_not_computed_again(void **state)
+TEST(a_prompt_seen_before_is_not_computed_again)
 {
     struct rig *g = rig_new(&plain, &modest, 1);
     struct client *a = client_new(5, 41, 7), *b = client_new(5, 41, 7),
                   *chat = client_new(5, 41, 2);
-    (void)state;
     infer_submit(g->infer, &a->r);
     expect_answer(a);
     assert_true(wait_for(is_idle, g));
@@ -138,13 +133,12 @@ static void a_prompt_seen_before_is_not_computed_again(void **state)
 
 /* LMTP and agents send the whole conversation again for every few tokens: each time one token is
  * computed, wherever in a block the last part has ended. */
-static void a_conversation_in_small_parts_computes_one_token_a_part(void **state)
+TEST(a_conversation_in_small_parts_computes_one_token_a_part)
 {
     struct fake_shard like = {.block_size = 16, .n_blocks = 300};
     struct rig *g = rig_new(&like, &modest, 1);
     uint32_t n = 41;
     struct client *all = client_new(5, n, 1);
-    (void)state;
     for (uint32_t part = 1; n < 700; part++) {
         struct client *c = client_new(5, n, 1 + part % 23);
         memcpy(c->prompt, all->prompt, n * sizeof(c->prompt[0]));
@@ -163,13 +157,12 @@ static void a_conversation_in_small_parts_computes_one_token_a_part(void **state
 
 /* Many go on from one conversation at the same time: one in its own last block, the others in
  * copies. Everybody's answer is what it would be alone. */
-static void many_go_on_from_one_half_filled_block(void **state)
+TEST(many_go_on_from_one_half_filled_block)
 {
     enum { N = 24 };
     struct fake_shard like = {.block_size = 16, .n_blocks = 300};
     struct rig *g = rig_new(&like, &modest, 1);
     struct client *first = client_new(5, 40, 5), *c[N];
-    (void)state;
     infer_submit(g->infer, &first->r);
     expect_answer(first);
     assert_true(wait_for(is_idle, g));
@@ -187,12 +180,11 @@ static void many_go_on_from_one_half_filled_block(void **state)
     rig_free(g);
 }
 
-static void peers_that_do_not_copy_share_full_blocks_alone(void **state)
+TEST(peers_that_do_not_copy_share_full_blocks_alone)
 {
     struct fake_shard like = {.block_size = 16, .n_blocks = 300, .no_copies = true};
     struct rig *g = rig_new(&like, &modest, 1);
     struct client *a = client_new(5, 41, 7), *b = client_new(5, 41, 7);
-    (void)state;
     infer_submit(g->infer, &a->r);
     expect_answer(a);
     assert_true(wait_for(is_idle, g));
@@ -205,14 +197,13 @@ static void peers_that_do_not_copy_share_full_blocks_alone(void **state)
 }
 
 /* The n answers to one prompt: it is computed once, and the blocks are there once. */
-static void answers_to_one_prompt_compute_it_once(void **state)
+TEST(answers_to_one_prompt_compute_it_once)
 {
     enum { N = 6 };
     struct fake_shard like = {.block_size = 16, .n_blocks = 60};
     struct rig *g = rig_new(&like, &modest, 1);
     struct client *c[N];
     uint32_t computed = 0;
-    (void)state;
     for (uint32_t i = 0; i < N; i++) {
         c[i] = client_new(3, 150, 12); /* the prompts alone would need 60 blocks */
         c[i]->r.same = i ? &c[0]->r : NULL;
@@ -232,11 +223,10 @@ static void answers_to_one_prompt_compute_it_once(void **state)
 }
 
 /* The one that computes the prompt for the others fails, or its client goes: another one does. */
-static void another_takes_the_place_of_one_that_fails(void **state)
+TEST(another_takes_the_place_of_one_that_fails)
 {
     enum { N = 5 };
     struct fake_shard like = {.block_size = 4, .n_blocks = 2000, .step_ms = 5};
-    (void)state;
     for (int how = 0; how < 3; how++) {
         struct rig *g = rig_new(&like, &modest, 1);
         struct client *c[N], *busy = client_new(7, 9, 200);
@@ -276,12 +266,11 @@ static void another_takes_the_place_of_one_that_fails(void **state)
     }
 }
 
-static void followers_are_told_when_all_is_over(void **state)
+TEST(followers_are_told_when_all_is_over)
 {
     struct fake_shard like = {.block_size = 4, .n_blocks = 400, .step_ms = 60};
     struct rig *g = rig_new(&like, &modest, 1);
     struct client *c[4];
-    (void)state;
     for (uint32_t i = 0; i < 4; i++) {
         c[i] = client_new(3, 300, 100);
         c[i]->r.same = i ? &c[0]->r : NULL;
@@ -300,7 +289,7 @@ static void followers_are_told_when_all_is_over(void **state)
 }
 
 /* A key that floods the server waits for itself: another one's request is served next. */
-static void a_key_that_floods_holds_up_nobody_else(void **state)
+TEST(a_key_that_floods_holds_up_nobody_else)
 {
     enum { MANY = 60 };
     struct fake_shard like = {.block_size = 4, .n_blocks = 2000, .step_ms = 5};
@@ -308,7 +297,6 @@ static void a_key_that_floods_holds_up_nobody_else(void **state)
     struct rig *g = rig_new(&like, &conf, 1);
     struct client *flood[MANY], *other = client_new(1, 30, 3);
     uint32_t before = 0, had = 0;
-    (void)state;
     for (uint32_t i = 0; i < MANY; i++) {
         flood[i] = client_new(100 + i, 30, 8);
         flood[i]->r.tenant = 1;
@@ -339,9 +327,8 @@ static void a_key_that_floods_holds_up_nobody_else(void **state)
 }
 
 /* Shards of TGI size the chunks themselves; ours are told. */
-static void chunks_are_named_for_those_who_listen(void **state)
+TEST(chunks_are_named_for_those_who_listen)
 {
-    (void)state;
     for (int deaf = 0; deaf < 2; deaf++) {
         struct fake_shard like = {.block_size = 4, .n_blocks = 600, .no_chunks = deaf};
         struct infer_config conf = {.max_batch_prefill_tokens = 16};
@@ -360,11 +347,10 @@ static void chunks_are_named_for_those_who_listen(void **state)
     }
 }
 
-static void adapters_share_no_prefix(void **state)
+TEST(adapters_share_no_prefix)
 {
     struct rig *g = rig_new(&plain, &modest, 1);
     const char *names[3] = {NULL, "one", "two"};
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct client *c = client_new(5, 41, 2);
         c->r.params.adapter_id = names[i];
@@ -379,7 +365,7 @@ static void adapters_share_no_prefix(void **state)
     rig_free(g);
 }
 
-static void peers_that_neither_chunk_nor_take_ids_are_served(void **state)
+TEST(peers_that_neither_chunk_nor_take_ids_are_served)
 {
     struct fake_shard like = {
         .no_chunking = true, .text_only = true, .n_blocks = 200, .step_ms = 1};
@@ -390,7 +376,6 @@ static void peers_that_neither_chunk_nor_take_ids_are_served(void **state)
                                 .max_total_tokens = 200};
     struct rig *g = rig_new(&like, &conf, 1);
     struct client *c[12];
-    (void)state;
     for (uint32_t i = 0; i < 12; i++) {
         c[i] = client_new(i % 2, 5 + i * 6, 10 + i);
         infer_submit(g->infer, &c[i]->r);
@@ -403,24 +388,4 @@ static void peers_that_neither_chunk_nor_take_ids_are_served(void **state)
     rig_free(g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_requests_get_the_answers_they_would_get_alone),
-        cmocka_unit_test(a_late_short_request_finishes_before_an_early_long_one),
-        cmocka_unit_test(long_prompts_come_in_chunks_and_do_not_hold_up_short_ones),
-        cmocka_unit_test(a_short_prompt_does_not_wait_for_the_end_of_a_long_one),
-        cmocka_unit_test(a_prompt_seen_before_is_not_computed_again),
-        cmocka_unit_test(a_conversation_in_small_parts_computes_one_token_a_part),
-        cmocka_unit_test(many_go_on_from_one_half_filled_block),
-        cmocka_unit_test(peers_that_do_not_copy_share_full_blocks_alone),
-        cmocka_unit_test(answers_to_one_prompt_compute_it_once),
-        cmocka_unit_test(another_takes_the_place_of_one_that_fails),
-        cmocka_unit_test(followers_are_told_when_all_is_over),
-        cmocka_unit_test(a_key_that_floods_holds_up_nobody_else),
-        cmocka_unit_test(chunks_are_named_for_those_who_listen),
-        cmocka_unit_test(adapters_share_no_prefix),
-        cmocka_unit_test(peers_that_neither_chunk_nor_take_ids_are_served),
-    };
-    return cmocka_run_group_tests(tests, temp_begin, temp_end);
-}
+int main(void) { return tests_run(temp_begin, temp_end); }

@@ -6,12 +6,11 @@ static const struct fake_shard plain;
 static const struct infer_config modest = {.max_batch_prefill_tokens = 64};
 
 /* ------------------------------------------------ refusals and cancellation */
-static void what_can_never_fit_is_refused_at_once(void **state)
+TEST(what_can_never_fit_is_refused_at_once)
 {
     struct fake_shard like = {.block_size = 4, .n_blocks = 10}; /* 9 usable: 36 tokens */
     struct rig *g = rig_new(&like, &modest, 1);
     struct client *big = client_new(1, 30, 8), *fits = client_new(1, 30, 7);
-    (void)state;
     assert_int_equal(infer_limits(g->infer)->max_total_tokens, 36);
     infer_submit(g->infer, &big->r);
     infer_submit(g->infer, &fits->r);
@@ -24,13 +23,12 @@ static void what_can_never_fit_is_refused_at_once(void **state)
     rig_free(g);
 }
 
-static void cancel_in_the_queue(void **state)
+TEST(cancel_in_the_queue)
 {
     struct fake_shard like = {.step_ms = 1};
     struct infer_config conf = {.max_batch_prefill_tokens = 64, .max_batch_size = 1};
     struct rig *g = rig_new(&like, &conf, 1);
     struct client *runs = client_new(1, 10, 40), *waits = client_new(2, 10, 40);
-    (void)state;
     infer_submit(g->infer, &runs->r);
     assert_true(wait_for(has_token, runs));
     g->shard[0]->hold = 1;
@@ -47,11 +45,10 @@ static void cancel_in_the_queue(void **state)
     client_free(runs);
 }
 
-static void cancel_during_prefill(void **state)
+TEST(cancel_during_prefill)
 {
     struct rig *g = rig_new(&plain, &modest, 1);
     struct client *gone = client_new(1, 50, 40), *stays = client_new(2, 10, 5);
-    (void)state;
     g->shard[0]->hold = 1;
     infer_submit(g->infer, &gone->r);
     assert_true(wait_for(hangs, g)); /* its Prefill is out */
@@ -99,21 +96,19 @@ static void cancel_while_decoding(bool edits)
     rig_free(g);
 }
 
-static void cancel_while_decoding_frees_its_blocks_before_the_next_step(void **state)
+TEST(cancel_while_decoding_frees_its_blocks_before_the_next_step)
 {
-    (void)state;
     cancel_while_decoding(true);
     cancel_while_decoding(false);
 }
 
-static void storms_of_cancels_leave_nothing_behind(void **state)
+TEST(storms_of_cancels_leave_nothing_behind)
 {
     enum { N = 150 };
     struct fake_shard like = {.n_blocks = 60};
     struct infer_config conf = {.max_batch_prefill_tokens = 24, .max_batch_size = 16};
     struct rig *g = rig_new(&like, &conf, 1);
     struct client *c[N];
-    (void)state;
     for (uint32_t i = 0; i < N; i++) {
         c[i] = client_new(i % 5, 1 + (i * 13) % 60, 1 + (i * 5) % 40);
         infer_submit(g->infer, &c[i]->r);
@@ -136,13 +131,12 @@ static void storms_of_cancels_leave_nothing_behind(void **state)
 /* ------------------------------------------------ failures */
 static bool was_probed(const void *g) { return ((const struct rig *)g)->shard[0]->n_probe > 0; }
 
-static void a_failed_prefill_fails_only_the_new_ones(void **state)
+TEST(a_failed_prefill_fails_only_the_new_ones)
 {
     struct fake_shard like = {.step_ms = 2, .n_blocks = 200};
     struct rig *g = rig_new(&like, &modest, 1);
     struct client *old = client_new(1, 10, 240), *new = client_new(2, 10, 5),
                   *again = client_new(2, 10, 5);
-    (void)state;
     infer_submit(g->infer, &old->r);
     assert_true(wait_for(has_token, old));
     g->shard[0]->fail_prefill = 1;
@@ -158,13 +152,12 @@ static void a_failed_prefill_fails_only_the_new_ones(void **state)
     rig_free(g);
 }
 
-static void a_peer_that_loses_the_old_batch_too_fails_both_and_goes_on(void **state)
+TEST(a_peer_that_loses_the_old_batch_too_fails_both_and_goes_on)
 {
     struct fake_shard like = {.step_ms = 2, .n_blocks = 200, .fail_drops = true};
     struct rig *g = rig_new(&like, &modest, 1);
     struct client *old = client_new(1, 10, 240), *new = client_new(2, 10, 5),
                   *next = client_new(3, 10, 5);
-    (void)state;
     infer_submit(g->infer, &old->r);
     assert_true(wait_for(has_token, old));
     g->shard[0]->fail_prefill = 1;
@@ -179,13 +172,12 @@ static void a_peer_that_loses_the_old_batch_too_fails_both_and_goes_on(void **st
     rig_free(g);
 }
 
-static void a_failed_decode_fails_what_runs_and_service_goes_on(void **state)
+TEST(a_failed_decode_fails_what_runs_and_service_goes_on)
 {
     struct fake_shard like = {.step_ms = 2, .n_blocks = 200};
     struct rig *g = rig_new(&like, &modest, 1);
     struct client *a = client_new(1, 10, 240), *b = client_new(2, 10, 240),
                   *c = client_new(3, 9, 5);
-    (void)state;
     infer_submit(g->infer, &a->r);
     infer_submit(g->infer, &b->r);
     assert_true(wait_for(has_token, a));
@@ -204,12 +196,11 @@ static void a_failed_decode_fails_what_runs_and_service_goes_on(void **state)
     rig_free(g);
 }
 
-static void lack_of_memory_is_told_from_other_failures(void **state)
+TEST(lack_of_memory_is_told_from_other_failures)
 {
     struct fake_shard like = {.fail_status = GRPC_STATUS_RESOURCE_EXHAUSTED};
     struct rig *g = rig_new(&like, &modest, 2);
     struct client *a = client_new(1, 10, 60), *b = client_new(2, 10, 60), *c = client_new(3, 9, 5);
-    (void)state;
     g->shard[0]->fail_prefill = g->shard[1]->fail_prefill = 1;
     infer_submit(g->infer, &a->r);
     expect_error(a, ERR_OVERLOADED,
@@ -226,11 +217,10 @@ static void lack_of_memory_is_told_from_other_failures(void **state)
     rig_free(g);
 }
 
-static void health_stays_bad_until_a_model_call_succeeds(void **state)
+TEST(health_stays_bad_until_a_model_call_succeeds)
 {
     struct rig *g = rig_new(&plain, &modest, 1);
     struct client *a = client_new(1, 10, 60);
-    (void)state;
     assert_true(infer_healthy(g->infer));
     g->shard[0]->fail_prefill = 1000;
     infer_submit(g->infer, &a->r);
@@ -244,12 +234,11 @@ static void health_stays_bad_until_a_model_call_succeeds(void **state)
     rig_free(g);
 }
 
-static void one_request_can_fail_alone(void **state)
+TEST(one_request_can_fail_alone)
 {
     struct fake_shard like = {.step_ms = 2, .n_blocks = 200};
     struct rig *g = rig_new(&like, &modest, 1);
     struct client *a = client_new(1, 10, 240), *b = client_new(2, 10, 30);
-    (void)state;
     infer_submit(g->infer, &a->r); /* id 0 */
     infer_submit(g->infer, &b->r);
     assert_true(wait_for(has_token, a));
@@ -262,14 +251,13 @@ static void one_request_can_fail_alone(void **state)
     rig_free(g);
 }
 
-static void a_lost_shard_ends_everything_by_name(void **state)
+TEST(a_lost_shard_ends_everything_by_name)
 {
     struct fake_shard like = {.step_ms = 3};
     struct infer_config conf = {.max_batch_prefill_tokens = 64, .max_batch_size = 1};
     struct rig *g = rig_new(&like, &conf, 2);
     struct client *runs = client_new(1, 10, 200), *waits = client_new(2, 10, 5),
                   *late = client_new(3, 10, 5);
-    (void)state;
     infer_submit(g->infer, &runs->r);
     infer_submit(g->infer, &waits->r);
     assert_true(wait_for(has_token, runs));
@@ -289,10 +277,9 @@ static void a_lost_shard_ends_everything_by_name(void **state)
     rig_free(g);
 }
 
-static void a_shard_that_dies_while_idle_is_noticed(void **state)
+TEST(a_shard_that_dies_while_idle_is_noticed)
 {
     struct rig *g = rig_new(&plain, &modest, 1);
-    (void)state;
     assert_true(infer_healthy(g->infer));
     usleep(50000);
     int64_t start = clock_ms();
@@ -302,12 +289,11 @@ static void a_shard_that_dies_while_idle_is_noticed(void **state)
     rig_free(g);
 }
 
-static void two_ranks_answer_as_one(void **state)
+TEST(two_ranks_answer_as_one)
 {
     struct infer_config conf = {.max_batch_prefill_tokens = 32};
     struct rig *g = rig_new(&plain, &conf, 2);
     struct client *c[20];
-    (void)state;
     assert_int_equal(infer_limits(g->infer)->n_shards, 2);
     for (uint32_t i = 0; i < 20; i++) {
         c[i] = client_new(i % 4, 3 + i * 3, 2 + i);
@@ -320,13 +306,12 @@ static void two_ranks_answer_as_one(void **state)
     rig_free(g);
 }
 
-static void ranks_that_disagree_about_a_step_start_afresh(void **state)
+TEST(ranks_that_disagree_about_a_step_start_afresh)
 {
     struct fake_shard like = {.step_ms = 2, .n_blocks = 200};
     struct rig *g = rig_new(&like, &modest, 2);
     struct client *old = client_new(1, 10, 240), *new = client_new(2, 10, 5),
                   *next = client_new(3, 10, 5);
-    (void)state;
     infer_submit(g->infer, &old->r);
     assert_true(wait_for(has_token, old));
     g->shard[1]->fail_prefill = 1;
@@ -362,13 +347,12 @@ static int be_a_shard(const char *path)
     return 0;
 }
 
-static void a_shard_that_freezes_is_unhealthy_and_one_that_is_killed_is_lost(void **state)
+TEST(a_shard_that_freezes_is_unhealthy_and_one_that_is_killed_is_lost)
 {
     struct rig g = {0};
     struct err e = ERR_INIT;
     char path[100];
     struct client *c = client_new(1, 10, 240);
-    (void)state;
     snprintf(path, sizeof(path), "%s/own", dir);
     struct infer_config conf = {
         .shard_target = path, .connect_timeout_ms = WAIT_MS, .max_batch_prefill_tokens = 64};
@@ -402,10 +386,9 @@ static void a_shard_that_freezes_is_unhealthy_and_one_that_is_killed_is_lost(voi
 /* ------------------------------------------------ life */
 static bool was_asked(const void *g) { return ((const struct rig *)g)->shard[0]->n_health > 0; }
 
-static void idle_shards_are_asked_for_their_health(void **state)
+TEST(idle_shards_are_asked_for_their_health)
 {
     struct rig *g = rig_new(&plain, &modest, 1);
-    (void)state;
     usleep(1100000);
     assert_int_equal(g->shard[0]->n_health, 0);
     assert_true(infer_healthy(g->infer)); /* asks, and does not wait */
@@ -416,7 +399,7 @@ static void idle_shards_are_asked_for_their_health(void **state)
 }
 
 /* What a second signal does: also to one whose prompt is being computed. The shards stay. */
-static void fail_ends_all_requests_and_counts_them(void **state)
+TEST(fail_ends_all_requests_and_counts_them)
 {
     atomic_uint failed = 0;
     struct fake_shard like = {.step_ms = 5, .n_blocks = 200};
@@ -424,7 +407,6 @@ static void fail_ends_all_requests_and_counts_them(void **state)
         .max_batch_prefill_tokens = 64, .max_batch_size = 2, .failed = &failed};
     struct rig *g = rig_new(&like, &conf, 1);
     struct client *c[4], *next = client_new(9, 10, 5);
-    (void)state;
     for (uint32_t i = 0; i < 4; i++) { /* runs, joins, and two that wait */
         c[i] = client_new(i, 10, 200);
         infer_submit(g->infer, &c[i]->r);
@@ -444,13 +426,12 @@ static void fail_ends_all_requests_and_counts_them(void **state)
     rig_free(g);
 }
 
-static void stop_ends_what_is_alive(void **state)
+TEST(stop_ends_what_is_alive)
 {
     struct fake_shard like = {.step_ms = 5};
     struct infer_config conf = {.max_batch_prefill_tokens = 64, .max_batch_size = 1};
     struct rig *g = rig_new(&like, &conf, 1);
     struct client *runs = client_new(1, 10, 200), *waits = client_new(2, 10, 5);
-    (void)state;
     infer_submit(g->infer, &runs->r);
     infer_submit(g->infer, &waits->r);
     assert_true(wait_for(has_token, runs));
@@ -467,12 +448,11 @@ static void stop_ends_what_is_alive(void **state)
     free(g);
 }
 
-static void a_shard_that_never_comes_is_not_waited_for_forever(void **state)
+TEST(a_shard_that_never_comes_is_not_waited_for_forever)
 {
     struct err e = ERR_INIT;
     struct infer_config conf = {.shard_target = "unix:///tmp/no-such-shard",
                                 .connect_timeout_ms = 300};
-    (void)state;
     int64_t start = clock_ms();
     assert_null(infer_start(&conf, &e));
     assert_in_range(clock_ms() - start, 250, 5000);
@@ -483,27 +463,5 @@ int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--shard") == 0)
         return be_a_shard(argv[2]);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_can_never_fit_is_refused_at_once),
-        cmocka_unit_test(cancel_in_the_queue),
-        cmocka_unit_test(cancel_during_prefill),
-        cmocka_unit_test(cancel_while_decoding_frees_its_blocks_before_the_next_step),
-        cmocka_unit_test(storms_of_cancels_leave_nothing_behind),
-        cmocka_unit_test(a_failed_prefill_fails_only_the_new_ones),
-        cmocka_unit_test(a_peer_that_loses_the_old_batch_too_fails_both_and_goes_on),
-        cmocka_unit_test(a_failed_decode_fails_what_runs_and_service_goes_on),
-        cmocka_unit_test(lack_of_memory_is_told_from_other_failures),
-        cmocka_unit_test(health_stays_bad_until_a_model_call_succeeds),
-        cmocka_unit_test(one_request_can_fail_alone),
-        cmocka_unit_test(a_lost_shard_ends_everything_by_name),
-        cmocka_unit_test(a_shard_that_dies_while_idle_is_noticed),
-        cmocka_unit_test(two_ranks_answer_as_one),
-        cmocka_unit_test(ranks_that_disagree_about_a_step_start_afresh),
-        cmocka_unit_test(a_shard_that_freezes_is_unhealthy_and_one_that_is_killed_is_lost),
-        cmocka_unit_test(idle_shards_are_asked_for_their_health),
-        cmocka_unit_test(fail_ends_all_requests_and_counts_them),
-        cmocka_unit_test(stop_ends_what_is_alive),
-        cmocka_unit_test(a_shard_that_never_comes_is_not_waited_for_forever),
-    };
-    return cmocka_run_group_tests(tests, temp_begin, temp_end);
+    return tests_run(temp_begin, temp_end);
 }

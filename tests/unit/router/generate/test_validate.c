@@ -28,9 +28,8 @@ static struct ask text_ask(const char *s)
     return (struct ask){.inputs = s, .n_inputs = strlen(s), .add_special_tokens = true};
 }
 
-static void defaults_are_neutral(void **state)
+TEST(defaults_are_neutral)
 {
-    (void)state;
     struct ask q = text_ask("abc");
     assert_int_equal(check(&q), 0);
     assert_int_equal(r.n_ids, 4);
@@ -43,9 +42,8 @@ static void defaults_are_neutral(void **state)
     assert_true(r.params.seed != seed);
 }
 
-static void sampling_is_what_changes_the_distribution(void **state)
+TEST(sampling_is_what_changes_the_distribution)
 {
-    (void)state;
     struct ask q = text_ask("abc");
     q.temperature = (struct opt_f32){true, 1};
     assert_int_equal(check(&q), 0);
@@ -59,9 +57,8 @@ static void sampling_is_what_changes_the_distribution(void **state)
     assert_true(r.params.do_sample && r.params.top_k == 3);
 }
 
-static void greedy_is_greedy_beside_cuts(void **state)
+TEST(greedy_is_greedy_beside_cuts)
 {
-    (void)state;
     struct ask q = text_ask("abc");
     q.greedy = true;
     q.top_k = (struct opt_i64){true, 3};
@@ -76,9 +73,8 @@ static void greedy_is_greedy_beside_cuts(void **state)
 }
 
 /* Everything is wrong: mended one by one, the messages come in TGI's order. */
-static void checks_run_in_tgis_order(void **state)
+TEST(checks_run_in_tgis_order)
 {
-    (void)state;
     const char *const stops[] = {"a", "", "c"};
     struct ask q = {.inputs = "",
                     .best_of = {true, 2},
@@ -167,9 +163,8 @@ static void checks_run_in_tgis_order(void **state)
     assert_int_equal(check(&q), 0);
 }
 
-static void truncation_keeps_what_stands_in_front(void **state)
+TEST(truncation_keeps_what_stands_in_front)
 {
-    (void)state;
     struct ask q = text_ask("abcdefgh");
     q.truncate = (struct opt_u64){true, 4};
     assert_int_equal(check(&q), 0);
@@ -190,12 +185,11 @@ static void truncation_keeps_what_stands_in_front(void **state)
 }
 
 /* The decoder's prompt is one token, whose medium is the text. Limits and counts are the text's. */
-static void an_encoder_reads_the_prompt(void **state)
+TEST(an_encoder_reads_the_prompt)
 {
     struct validator with = v;
     struct tok_scratch *scratch = NULL;
     struct ask q = text_ask("abc");
-    (void)state;
     with.has_encoder = true;
     with.decoder_start = 7;
     assert_int_equal(check(&q), 0);
@@ -232,12 +226,11 @@ static void an_encoder_reads_the_prompt(void **state)
 }
 
 /* A tokenizer with words that the embedding has no rows for. */
-static void ids_of_text_are_of_the_model(void **state)
+TEST(ids_of_text_are_of_the_model)
 {
     struct validator small = v;
     struct tok_scratch *scratch = NULL;
     struct ask q = text_ask("abz");
-    (void)state;
     assert_int_equal(check(&q), 0);
     small.vocab_size = 'z';
     q.add_special_tokens = false;
@@ -246,9 +239,8 @@ static void ids_of_text_are_of_the_model(void **state)
     assert_non_null(strstr(e.msg, "token id 122 is outside the vocabulary of 122"));
 }
 
-static void budgets(void **state)
+TEST(budgets)
 {
-    (void)state;
     static char s[1200];
     memset(s, 'x', 99);
     struct ask q = text_ask(s); /* 100 tokens */
@@ -271,9 +263,8 @@ static void budgets(void **state)
 
 static const struct answer *pick(void *arg, uint32_t i) { return &((struct answer *)arg)[i]; }
 
-static void prompt_logprobs_are_of_a_size_that_a_message_can_have(void **state)
+TEST(prompt_logprobs_are_of_a_size_that_a_message_can_have)
 {
-    (void)state;
     const struct validator small = v;
     static uint32_t ids[60000];
     struct ask q = {.style = ASK_OPENAI, .ids = ids, .n_ids = 47619, .decoder_input_details = true};
@@ -289,9 +280,8 @@ static void prompt_logprobs_are_of_a_size_that_a_message_can_have(void **state)
 }
 
 /* Asks of one body: lists as large as the vocabulary are made once. */
-static void what_asks_share_is_made_once(void **state)
+TEST(what_asks_share_is_made_once)
 {
-    (void)state;
     static const uint32_t allowed[] = {1, 2};
     static const char *words[] = {"abc"};
     struct ask q = text_ask("abc"), other = text_ask("abd");
@@ -327,9 +317,8 @@ static void what_asks_share_is_made_once(void **state)
 }
 
 /* Everywhere but on TGI's routes. */
-static void answers_are_clipped_to_the_room(void **state)
+TEST(answers_are_clipped_to_the_room)
 {
-    (void)state;
     static const uint64_t asked[] = {5, 1996, 1997, 100000, UINT32_MAX},
                           got[] = {5, 1996, 1996, 1996, 1996};
     for (enum ask_style style = ASK_OPENAI; style <= ASK_LMTP; style++) {
@@ -357,9 +346,8 @@ static void answers_are_clipped_to_the_room(void **state)
     }
 }
 
-static void best_is_the_highest_mean_and_the_first_of_equals(void **state)
+TEST(best_is_the_highest_mean_and_the_first_of_equals)
 {
-    (void)state;
     struct answer a[3] = {{.n_tokens = 2, .logprob_sum = -3},
                           {.n_tokens = 4, .logprob_sum = -4},
                           {.n_tokens = 1, .logprob_sum = -1}};
@@ -375,9 +363,8 @@ static void best_is_the_highest_mean_and_the_first_of_equals(void **state)
     assert_int_equal(answer_best(pick, a, 3), 1);
 }
 
-static void notes_are_deep_copies(void **state)
+TEST(notes_are_deep_copies)
 {
-    (void)state;
     char text[8] = "abc", more[8] = "de";
     struct gen_token top[2] = {{1, -1, false, text, 3}, {2, -2, true, more, 2}};
     struct err why;
@@ -408,22 +395,7 @@ static void notes_are_deep_copies(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_neutral),
-        cmocka_unit_test(sampling_is_what_changes_the_distribution),
-        cmocka_unit_test(greedy_is_greedy_beside_cuts),
-        cmocka_unit_test(checks_run_in_tgis_order),
-        cmocka_unit_test(truncation_keeps_what_stands_in_front),
-        cmocka_unit_test(ids_of_text_are_of_the_model),
-        cmocka_unit_test(budgets),
-        cmocka_unit_test(an_encoder_reads_the_prompt),
-        cmocka_unit_test(what_asks_share_is_made_once),
-        cmocka_unit_test(answers_are_clipped_to_the_room),
-        cmocka_unit_test(prompt_logprobs_are_of_a_size_that_a_message_can_have),
-        cmocka_unit_test(best_is_the_highest_mean_and_the_first_of_equals),
-        cmocka_unit_test(notes_are_deep_copies),
-    };
-    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    int rc = tests_run(NULL, NULL);
     arena_reset(&arena);
     return rc;
 }

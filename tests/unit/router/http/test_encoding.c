@@ -44,10 +44,9 @@ static const struct encoding *row(const char *name)
     return c;
 }
 
-static void names(void **state)
+TEST(names)
 {
     bool known;
-    (void)state;
     assert_null(encoding_of(NULL, &known));
     assert_true(known);
     assert_null(encoding_of("Identity", &known));
@@ -60,14 +59,13 @@ static void names(void **state)
     assert_ptr_not_equal(row("GZip"), row("deflate"));
 }
 
-static void texts_come_back(void **state)
+TEST(texts_come_back)
 {
     static const struct {
         const char *name;
         int window;
     } forms[] = {{"gzip", 31}, {"x-gzip", 31}, {"deflate", 15}, {"deflate", -15}, {"zstd", ZSTD}};
     char text[100000];
-    (void)state;
     for (size_t i = 0; i < sizeof(text); i++)
         text[i] = (char)('a' + i * i % 23);
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
@@ -95,10 +93,9 @@ static int unpacked(const char *name, struct buf in, size_t n, size_t max, struc
     return encoding_unpack(row(name), in.p, n, max, out, e);
 }
 
-static void what_ends_early_is_broken(void **state)
+TEST(what_ends_early_is_broken)
 {
     static const char *const names[] = {"gzip", "zstd"};
-    (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct buf in = packed("some text, some text, some text", 31, i ? ZSTD : 31);
         for (size_t n = 0; n < in.len; n++) {
@@ -113,10 +110,9 @@ static void what_ends_early_is_broken(void **state)
 }
 
 /* Members of gzip and frames of zstd in a row, and bytes behind them that are neither. */
-static void parts_are_one_text(void **state)
+TEST(parts_are_one_text)
 {
     static const char *const names[] = {"gzip", "zstd"};
-    (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct buf in = packed("some ", 5, i ? ZSTD : 31), rest = packed("text", 4, i ? ZSTD : 31);
         struct buf out;
@@ -134,9 +130,8 @@ static void parts_are_one_text(void **state)
 }
 
 /* RFC 9659: a frame whose window is above 8 MiB is refused, not decoded in as much memory. */
-static void zstd_windows_are_bounded(void **state)
+TEST(zstd_windows_are_bounded)
 {
-    (void)state;
     for (int log = 23; log <= 24; log++) {
         ZSTD_CCtx *c = ZSTD_createCCtx();
         char block[4096];
@@ -156,14 +151,4 @@ static void zstd_windows_are_bounded(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),
-        cmocka_unit_test(texts_come_back),
-        cmocka_unit_test(what_ends_early_is_broken),
-        cmocka_unit_test(parts_are_one_text),
-        cmocka_unit_test(zstd_windows_are_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

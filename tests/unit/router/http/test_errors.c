@@ -4,14 +4,11 @@
 #include "router/http/errors.h"
 #include "router/http/keys.h"
 #include "router/http/route.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "tests/unit/test.h"
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static struct err error(enum err_kind k, const char *msg)
 {
@@ -29,9 +26,8 @@ static void expect(enum error_shape s, struct err e, const char *want)
     buf_free(&b);
 }
 
-static void shapes(void **state)
+TEST(shapes)
 {
-    (void)state;
     assert_int_equal(route_errors("/generate"), ERRORS_TGI);
     assert_int_equal(route_errors("/v1/models"), ERRORS_OPENAI);
     assert_int_equal(route_errors("/chat/completions"), ERRORS_OPENAI);
@@ -87,9 +83,8 @@ static void shapes(void **state)
 }
 
 /* A message that quotes the words of another error has no code of its own. */
-static void codes_are_of_the_kind(void **state)
+TEST(codes_are_of_the_kind)
 {
-    (void)state;
     expect(ERRORS_OPENAI, error(ERR_NOT_FOUND, "no such file: model.txt"),
            "{\"error\":{\"message\":\"no such file: model.txt\",\"type\":\"invalid_request_error\","
            "\"param\":null,\"code\":\"not_found\"},\"error_type\":\"not_found\"}");
@@ -112,9 +107,8 @@ static void codes_are_of_the_kind(void **state)
 }
 
 /* Anthropic's SDKs go on without a thread only if the error says so. */
-static void a_refused_thread_is_named(void **state)
+TEST(a_refused_thread_is_named)
 {
-    (void)state;
     struct err e = error(ERR_NO_THREADS, "`thread` is not supported");
     expect(
         ERRORS_ANTHROPIC, e,
@@ -128,9 +122,8 @@ static void a_refused_thread_is_named(void **state)
            "\"another fault of it\"},\"request_id\":\"r1\"}");
 }
 
-static void statuses(void **state)
+TEST(statuses)
 {
-    (void)state;
     static const struct {
         enum err_kind k;
         int tgi, openai;
@@ -144,9 +137,8 @@ static void statuses(void **state)
     }
 }
 
-static void parameters_are_named(void **state)
+TEST(parameters_are_named)
 {
-    (void)state;
     static const struct {
         enum err_kind k;
         const char *msg, *param;
@@ -168,9 +160,8 @@ static void parameters_are_named(void **state)
 }
 
 #define S 1000000000ll
-static void waiting_follows_the_pace(void **state)
+TEST(waiting_follows_the_pace)
 {
-    (void)state;
     struct drain d = {0};
     assert_int_equal(drain_wait(&d, 100 * S, 1), DRAIN_UNKNOWN_S);
     for (int i = 0; i < 10; i++)
@@ -185,9 +176,8 @@ static void waiting_follows_the_pace(void **state)
     assert_int_equal(drain_wait(&d, 301 * S, 8), DRAIN_MIN_S);
 }
 
-static void keys_from_list_and_file(void **state)
+TEST(keys_from_list_and_file)
 {
-    (void)state;
     struct keys k;
     struct err e = ERR_INIT;
     char path[] = "/tmp/keys-XXXXXX";
@@ -229,16 +219,4 @@ static void keys_from_list_and_file(void **state)
     free(longest);
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(shapes),
-        cmocka_unit_test(codes_are_of_the_kind),
-        cmocka_unit_test(a_refused_thread_is_named),
-        cmocka_unit_test(statuses),
-        cmocka_unit_test(parameters_are_named),
-        cmocka_unit_test(waiting_follows_the_pace),
-        cmocka_unit_test(keys_from_list_and_file),
-    };
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

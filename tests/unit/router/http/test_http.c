@@ -2,9 +2,8 @@
  */
 #include "tests/unit/router/edge_rig.h"
 
-static void generate_answers_in_tgis_order(void **state)
+TEST(generate_answers_in_tgis_order)
 {
-    (void)state;
     char *p =
         post(&rig, "/generate",
              "{\"inputs\":\"h\xc3\xa9\",\"parameters\":{\"max_new_tokens\":3,\"details\":true,"
@@ -35,9 +34,8 @@ static void generate_answers_in_tgis_order(void **state)
     must_have(p, "x-request-id: ");
 }
 
-static void stream_ends_with_the_text(void **state)
+TEST(stream_ends_with_the_text)
 {
-    (void)state;
     char *p = post(&rig, "/generate_stream",
                    "{\"inputs\":\"x EOS\",\"parameters\":{\"max_new_tokens\":9,\"details\":true,"
                    "\"do_sample\":true,\"seed\":18446744073709551615}}",
@@ -59,9 +57,8 @@ static void stream_ends_with_the_text(void **state)
         "\"seed\":18446744073709551615,\"input_length\":6}}\n\n");
 }
 
-static void best_of_returns_the_others_too(void **state)
+TEST(best_of_returns_the_others_too)
 {
-    (void)state;
     char *p = post(&rig, "/generate",
                    "{\"inputs\":\"x\",\"parameters\":{\"max_new_tokens\":1,\"details\":true,"
                    "\"do_sample\":true,\"best_of\":2}}",
@@ -70,9 +67,8 @@ static void best_of_returns_the_others_too(void **state)
                  "\"generated_tokens\":1,\"seed\":");
 }
 
-static void compat_is_a_list_with_the_prompt(void **state)
+TEST(compat_is_a_list_with_the_prompt)
 {
-    (void)state;
     char *p = post(&rig, "/", "{\"inputs\":\"Q:\",\"parameters\":{\"max_new_tokens\":2}}", &b);
     assert_string_equal(body_of(p), "[{\"generated_text\":\"Q:ab\"}]");
     p = post(&rig, "/", "{\"inputs\":\"Q:\",\"stream\":true,\"parameters\":{\"max_new_tokens\":1}}",
@@ -172,9 +168,8 @@ static const struct bad {
     {"/generate_stream", "{\"inputs\":\"FAIL\"}", 200, "\"error_type\":\"generation\"}\n\n"},
 };
 
-static void bad_bodies_are_refused_in_tgis_words(void **state)
+TEST(bad_bodies_are_refused_in_tgis_words)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char *p = post(&rig, bad[i].path, bad[i].body, &b);
         if (status_of(p) != bad[i].status || !strstr(p, bad[i].part))
@@ -183,9 +178,8 @@ static void bad_bodies_are_refused_in_tgis_words(void **state)
     }
 }
 
-static void budget_rules(void **state)
+TEST(budget_rules)
 {
-    (void)state;
     char long_input[3602] = "", *body;
     memset(long_input, 'x', 3100);
     body = text("{\"inputs\":\"%s\",\"parameters\":{\"max_new_tokens\":900}}", long_input);
@@ -213,9 +207,8 @@ struct raw {
     const char *part;
 };
 
-static void the_protocol_is_guarded(void **state)
+TEST(the_protocol_is_guarded)
 {
-    (void)state;
 #define JSON "Content-Type: application/json\r\n"
     static const struct raw raws[] = {
         {"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 200, ""},
@@ -280,9 +273,8 @@ static void the_protocol_is_guarded(void **state)
     }
 }
 
-static void a_body_over_the_limit_is_413_not_a_reset(void **state)
+TEST(a_body_over_the_limit_is_413_not_a_reset)
 {
-    (void)state;
     size_t n = 3000000;
     char *head = text("POST /generate HTTP/1.1\r\nHost: x\r\n" JSON "Connection: close\r\n"
                       "Content-Length: %zu\r\n\r\n",
@@ -297,9 +289,8 @@ static void a_body_over_the_limit_is_413_not_a_reset(void **state)
     free(head);
 }
 
-static void one_connection_serves_many_requests(void **state)
+TEST(one_connection_serves_many_requests)
 {
-    (void)state;
     const char *body = "{\"inputs\":\"x\",\"parameters\":{\"max_new_tokens\":1}}";
     char *one = text("POST /generate HTTP/1.1\r\nHost: x\r\n" JSON "Content-Length: %zu\r\n\r\n%s",
                      strlen(body), body);
@@ -318,9 +309,8 @@ static void one_connection_serves_many_requests(void **state)
 }
 
 /* The ways of leaving: with FIN, with RST, half-closing; streaming and not. */
-static void a_client_that_leaves_is_cancelled_at_once(void **state)
+TEST(a_client_that_leaves_is_cancelled_at_once)
 {
-    (void)state;
     const char *paths[] = {"/generate", "/generate_stream"};
     for (int way = 0; way < 6; way++) {
         char *req = post_text(paths[way % 2],
@@ -350,9 +340,8 @@ static void a_client_that_leaves_is_cancelled_at_once(void **state)
     assert_true(metric(&rig, "tgi_request_failure{err=\"dropped\"} ") >= 6);
 }
 
-static void a_slow_reader_is_cut_off_and_costs_little(void **state)
+TEST(a_slow_reader_is_cut_off_and_costs_little)
 {
-    (void)state;
     char *req = post_text("/generate_stream",
                           "{\"inputs\":\"BIG\",\"parameters\":{\"max_new_tokens\":2000}}");
     unsigned cancels = rig.fleet.cancels;
@@ -368,9 +357,8 @@ static void a_slow_reader_is_cut_off_and_costs_little(void **state)
     free(req);
 }
 
-static void too_many_at_once_is_429(void **state)
+TEST(too_many_at_once_is_429)
 {
-    (void)state;
     int fd[130];
     char *req = post_text("/generate_stream",
                           "{\"inputs\":\"x\",\"parameters\":{\"max_new_tokens\":3900}}");
@@ -394,9 +382,8 @@ static void too_many_at_once_is_429(void **state)
     free(req);
 }
 
-static void draining_refuses_new_and_finishes_old(void **state)
+TEST(draining_refuses_new_and_finishes_old)
 {
-    (void)state;
     char *req =
         post_text("/generate_stream", "{\"inputs\":\"x\",\"parameters\":{\"max_new_tokens\":300}}");
     unsigned submitted = rig.fleet.submitted;
@@ -416,9 +403,8 @@ static void draining_refuses_new_and_finishes_old(void **state)
     free(req);
 }
 
-static void every_request_has_one_outcome(void **state)
+TEST(every_request_has_one_outcome)
 {
-    (void)state;
     rig_settle(&rig);
     double failed = 0;
     const char *const kinds[] = {"validation", "overloaded", "generation", "dropped", "unhealthy"};
@@ -435,22 +421,6 @@ static void every_request_has_one_outcome(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(generate_answers_in_tgis_order),
-        cmocka_unit_test(stream_ends_with_the_text),
-        cmocka_unit_test(best_of_returns_the_others_too),
-        cmocka_unit_test(compat_is_a_list_with_the_prompt),
-        cmocka_unit_test(bad_bodies_are_refused_in_tgis_words),
-        cmocka_unit_test(budget_rules),
-        cmocka_unit_test(the_protocol_is_guarded),
-        cmocka_unit_test(a_body_over_the_limit_is_413_not_a_reset),
-        cmocka_unit_test(one_connection_serves_many_requests),
-        cmocka_unit_test(a_client_that_leaves_is_cancelled_at_once),
-        cmocka_unit_test(a_slow_reader_is_cut_off_and_costs_little),
-        cmocka_unit_test(too_many_at_once_is_429),
-        cmocka_unit_test(draining_refuses_new_and_finishes_old),
-        cmocka_unit_test(every_request_has_one_outcome),
-    };
     log_init("test", LOG_OFF, false, STDERR_FILENO);
-    return cmocka_run_group_tests(tests, edge_up, edge_down);
+    return tests_run(edge_up, edge_down);
 }

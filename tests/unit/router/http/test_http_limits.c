@@ -6,9 +6,8 @@
 
 #define JSON "Content-Type: application/json\r\n"
 
-static void keys_are_compared_exactly(void **state)
+TEST(keys_are_compared_exactly)
 {
-    (void)state;
     static struct rig locked;
     struct keys known;
     struct err e;
@@ -67,24 +66,18 @@ static void expect_locked(bool keys_for_all)
     keys_free(&known);
 }
 
-static void every_route_needs_a_key_but_probes_and_descriptions(void **state)
-{
-    (void)state;
-    expect_locked(false);
-}
+TEST(every_route_needs_a_key_but_probes_and_descriptions) { expect_locked(false); }
 
-static void every_route_needs_a_key_but_probes_where_that_is_set(void **state)
+TEST(every_route_needs_a_key_but_probes_where_that_is_set)
 {
-    (void)state;
     expect_locked(true);
     for (unsigned i = 0; i < n_routes; i++)
         if (routes[i]->access == ACCESS_PROBE)
             assert_non_null(strstr("/livez /health /startupz", routes[i]->paths[0]));
 }
 
-static void dawdlers_are_closed(void **state)
+TEST(dawdlers_are_closed)
 {
-    (void)state;
     static struct rig strict;
     struct http_config c = {.header_timeout_ms = 1000, .body_timeout_ms = 1000};
     rig_start(&strict, &c, 300);
@@ -118,9 +111,8 @@ static int open_files(void)
 
 /* Clients that hang up anywhere in a request, also with their end in the same packet as the bytes.
  */
-static void half_requests_leave_no_sockets(void **state)
+TEST(half_requests_leave_no_sockets)
 {
-    (void)state;
     char *req = post_text("/generate", "{\"inputs\":\"x\",\"parameters\":{\"max_new_tokens\":5}}");
     size_t n = strlen(req);
     int before = open_files();
@@ -137,9 +129,8 @@ static void half_requests_leave_no_sockets(void **state)
     free(req);
 }
 
-static void stopping_cuts_what_is_open(void **state)
+TEST(stopping_cuts_what_is_open)
 {
-    (void)state;
     static struct rig r;
     rig_start(&r, NULL, 300);
     char *stream = post_text("/generate_stream",
@@ -162,14 +153,6 @@ static void stopping_cuts_what_is_open(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_are_compared_exactly),
-        cmocka_unit_test(every_route_needs_a_key_but_probes_and_descriptions),
-        cmocka_unit_test(every_route_needs_a_key_but_probes_where_that_is_set),
-        cmocka_unit_test(dawdlers_are_closed),
-        cmocka_unit_test(half_requests_leave_no_sockets),
-        cmocka_unit_test(stopping_cuts_what_is_open),
-    };
     log_init("test", LOG_OFF, false, STDERR_FILENO);
-    return cmocka_run_group_tests(tests, edge_up, edge_down);
+    return tests_run(edge_up, edge_down);
 }

@@ -20,13 +20,12 @@ static int64_t once(const struct keys *k, const char *given, bool want)
 
 /* In turns, and the shortest of many: what else runs on the machine is in neither. A comparison
  * that stops at the first difference would take a thousandth of the time. */
-static void the_place_of_a_difference_takes_no_time(void **state)
+TEST(the_place_of_a_difference_takes_no_time)
 {
     static char right[LONG + 1], first[LONG + 1], last[LONG + 1];
     struct keys k;
     struct err e = ERR_INIT;
     int64_t least[3] = {INT64_MAX, INT64_MAX, INT64_MAX};
-    (void)state;
     memset(right, 'k', LONG);
     memcpy(first, right, sizeof(right));
     memcpy(last, right, sizeof(right));
@@ -44,14 +43,13 @@ static void the_place_of_a_difference_takes_no_time(void **state)
 }
 
 /* Nor does the place of the key in the list. */
-static void the_place_of_a_key_takes_no_time(void **state)
+TEST(the_place_of_a_key_takes_no_time)
 {
     enum { N = 200 };
     struct buf list = BUF_INIT;
     struct keys k;
     struct err e = ERR_INIT;
     int64_t least[2] = {INT64_MAX, INT64_MAX};
-    (void)state;
     for (int i = 0; i < N; i++)
         buf_fmt(&list, "api-key-number-of-%04dz,", i);
     assert_int_equal(keys_load(&k, list.p, NULL, &e), 0);
@@ -68,12 +66,11 @@ static void the_place_of_a_key_takes_no_time(void **state)
 }
 
 /* A list without keys would leave the server open although --api-key was given. */
-static void a_list_without_a_key_is_refused(void **state)
+TEST(a_list_without_a_key_is_refused)
 {
     static const char *const lists[] = {",", " ", " , ,", "\t"};
     struct keys k;
     struct err e = ERR_INIT;
-    (void)state;
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         assert_int_equal(keys_load(&k, lists[i], NULL, &e), -1);
         assert_string_equal(e.msg, "--api-key: no key in it");
@@ -83,12 +80,4 @@ static void a_list_without_a_key_is_refused(void **state)
     keys_free(&k);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_place_of_a_difference_takes_no_time),
-        cmocka_unit_test(the_place_of_a_key_takes_no_time),
-        cmocka_unit_test(a_list_without_a_key_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

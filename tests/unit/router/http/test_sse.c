@@ -3,9 +3,8 @@
 #include "tests/unit/test.h"
 #include <string.h>
 
-static void what_goes_in_comes_out(void **state)
+TEST(what_goes_in_comes_out)
 {
-    (void)state;
     struct sse s;
     char out[8];
     sse_init(&s, 100, 0);
@@ -22,9 +21,8 @@ static void what_goes_in_comes_out(void **state)
     sse_free(&s);
 }
 
-static void a_full_stream_dies_and_cancels(void **state)
+TEST(a_full_stream_dies_and_cancels)
 {
-    (void)state;
     struct sse s;
     char event[64] = {0};
     int pushed = 0;
@@ -40,9 +38,8 @@ static void a_full_stream_dies_and_cancels(void **state)
     sse_free(&s);
 }
 
-static void leaving_cancels_only_what_runs(void **state)
+TEST(leaving_cancels_only_what_runs)
 {
-    (void)state;
     struct sse s;
     sse_init(&s, 100, 0);
     assert_int_equal(sse_gone(&s), SSE_CANCEL | SSE_CLOSE);
@@ -53,9 +50,8 @@ static void leaving_cancels_only_what_runs(void **state)
     assert_int_equal(sse_gone(&s), SSE_CLOSE);
 }
 
-static void silence_is_filled(void **state)
+TEST(silence_is_filled)
 {
-    (void)state;
     struct sse s;
     char out[16];
     sse_init(&s, 100, 1000);
@@ -71,9 +67,8 @@ static void silence_is_filled(void **state)
 }
 
 /* 20,000 random steps against a model: the bytes read are the bytes pushed. */
-static void random_walk(void **state)
+TEST(random_walk)
 {
-    (void)state;
     struct sse s;
     uint64_t in = 0, out = 0;
     unsigned char buf[300];
@@ -98,14 +93,4 @@ static void random_walk(void **state)
     sse_free(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_goes_in_comes_out),
-        cmocka_unit_test(a_full_stream_dies_and_cancels),
-        cmocka_unit_test(leaving_cancels_only_what_runs),
-        cmocka_unit_test(silence_is_filled),
-        cmocka_unit_test(random_walk),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

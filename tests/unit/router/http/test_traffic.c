@@ -3,14 +3,13 @@
 #include "tests/unit/test.h"
 #include <string.h>
 
-static void requests_are_counted_by_route_and_class(void **state)
+TEST(requests_are_counted_by_route_and_class)
 {
     char allow[64];
     struct buf out = BUF_INIT;
     struct traffic *t = traffic_new();
     const struct route *chat = route_find("POST", "/v1/chat/completions", allow);
     const struct route *probe = route_find("GET", "/health", allow);
-    (void)state;
     assert_non_null(t);
     assert_non_null(chat);
     assert_true(probe && probe->probe);
@@ -40,8 +39,4 @@ static void requests_are_counted_by_route_and_class(void **state)
     traffic_free(t);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(requests_are_counted_by_route_and_class)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

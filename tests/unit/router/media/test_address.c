@@ -15,9 +15,8 @@ static bool allowed(const char *text)
     return media_address_allowed((const struct sockaddr *)&v6);
 }
 
-static void table(void **state)
+TEST(table)
 {
-    (void)state;
     static const char *const yes[] = {"1.1.1.1",
                                       "8.8.8.8",
                                       "9.255.255.255",
@@ -111,9 +110,8 @@ static void table(void **state)
             fail_msg("%s is allowed", no[i]);
 }
 
-static void families(void **state)
+TEST(families)
 {
-    (void)state;
     struct sockaddr_un local = {.sun_family = AF_UNIX, .sun_path = "/tmp/x"};
     assert_false(media_address_allowed((const struct sockaddr *)&local));
     assert_false(media_address_is_loopback((const struct sockaddr *)&local));
@@ -127,8 +125,4 @@ static void families(void **state)
     assert_false(media_address_is_loopback((const struct sockaddr *)&v6));
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {cmocka_unit_test(table), cmocka_unit_test(families)};
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -185,9 +185,8 @@ static void expect_error(const struct media_fetch_options *o, const char *path, 
     assert_null(out.p);
 }
 
-static void files(void **state)
+TEST(files)
 {
-    (void)state;
     setenv("http_proxy", "http://127.0.0.1:1/", 1); /* is not asked */
     setenv("all_proxy", "http://127.0.0.1:1/", 1);
     expect_file(&usual, "/file", "hello");
@@ -205,9 +204,8 @@ static void files(void **state)
     expect_error(&o, "/unsized", "the image has more than 4 bytes");
 }
 
-static void failures(void **state)
+TEST(failures)
 {
-    (void)state;
     expect_error(&usual, "/large", "the image has more than 1000 bytes");
     expect_error(&usual, "/endless", "the image has more than 1000 bytes");
     expect_error(&usual, "/missing", "the image could not be fetched: HTTP status 404");
@@ -218,9 +216,8 @@ static void failures(void **state)
                      "the image could not be fetched: the answer was broken or incomplete");
 }
 
-static void slow_ones(void **state)
+TEST(slow_ones)
 {
-    (void)state;
     struct media_fetch_options o = usual;
     o.timeout_ms = 400;
     static const char *const slow[] = {"/dribble", "/silent"};
@@ -232,9 +229,8 @@ static void slow_ones(void **state)
     }
 }
 
-static void redirects(void **state)
+TEST(redirects)
 {
-    (void)state;
     expect_file(&usual, "/3", "hello");
     expect_error(&usual, "/4", "the image could not be fetched: there are more than 3 redirects");
     const int before = server.requests;
@@ -255,9 +251,8 @@ static void redirects(void **state)
 }
 
 /* Without the option for tests, loopback is as far away as any private network. */
-static void loopback(void **state)
+TEST(loopback)
 {
-    (void)state;
     static const char *const urls[] = {"http://127.0.0.1/",
                                        "http://localhost/",
                                        "http://2130706433/",
@@ -282,9 +277,8 @@ static void loopback(void **state)
     assert_int_equal(server.requests, before);
 }
 
-static void urls(void **state)
+TEST(urls)
 {
-    (void)state;
     static const struct {
         const char *url;
         bool fine;
@@ -339,9 +333,8 @@ static void urls(void **state)
     free(longest);
 }
 
-static void domains(void **state)
+TEST(domains)
 {
-    (void)state;
     static const char *const list[] = {"example.com", ".images.org", NULL};
     static const struct {
         const char *url;
@@ -360,9 +353,8 @@ static void domains(void **state)
     }
 }
 
-static void no_connection(void **state)
+TEST(no_connection)
 {
-    (void)state;
     struct buf out = BUF_INIT;
     struct err e = ERR_INIT;
     assert_int_equal(media_fetch(&usual, "http://127.0.0.1:1/", &out, &e), -1);
@@ -371,10 +363,6 @@ static void no_connection(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest t[] = {cmocka_unit_test(files),     cmocka_unit_test(failures),
-                                   cmocka_unit_test(slow_ones), cmocka_unit_test(redirects),
-                                   cmocka_unit_test(loopback),  cmocka_unit_test(urls),
-                                   cmocka_unit_test(domains),   cmocka_unit_test(no_connection)};
     signal(SIGPIPE, SIG_IGN);
-    return cmocka_run_group_tests(t, start_server, stop_server);
+    return tests_run(start_server, stop_server);
 }

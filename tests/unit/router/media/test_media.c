@@ -131,11 +131,10 @@ static void expect_refused(const struct rig *g, int rc, const char *words)
 
 /* ---------------------------------------------------------------- in a text */
 
-static void images_take_the_place_of_their_marks(void **state)
+TEST(images_take_the_place_of_their_marks)
 {
     struct rig g;
     char *text = with_urls("![]({S})What![]({W})![]( is this![");
-    (void)state;
     rig_init(&g);
     assert_int_equal(ask_inline(&g, text), 0);
     expect_text(&g, AROUND(PADS_4) "What" AROUND(PADS_8) "![]( is this![");
@@ -148,11 +147,10 @@ static void images_take_the_place_of_their_marks(void **state)
     rig_free(&g);
 }
 
-static void images_are_numbered_in_their_order(void **state)
+TEST(images_are_numbered_in_their_order)
 {
     struct rig g;
     char *text = with_urls("![]({S})![]({W})");
-    (void)state;
     rig_init_as(&g, "{\"model_type\": \"minicpmv4_6\", \"vision_config\": {\"patch_size\": 14}}");
     g.media.max_tokens = 1000;
     assert_int_equal(ask_inline(&g, text), 0);
@@ -165,11 +163,10 @@ static void images_are_numbered_in_their_order(void **state)
     rig_free(&g);
 }
 
-static void a_text_without_images_stays_as_it_is(void **state)
+TEST(a_text_without_images_stays_as_it_is)
 {
     static const char *const texts[] = {"", "![", "![](", "![](no end", "! [](x)", PAD};
     struct rig g;
-    (void)state;
     rig_init(&g);
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         assert_int_equal(ask_inline(&g, texts[i]), 0);
@@ -185,12 +182,11 @@ static void a_text_without_images_stays_as_it_is(void **state)
     rig_free(&g);
 }
 
-static void counts_that_disagree_are_refused(void **state)
+TEST(counts_that_disagree_are_refused)
 {
     struct rig g;
     char *small = url_of(56, 56, 90);
     const char *const urls[] = {small, small};
-    (void)state;
     rig_init(&g);
     assert_int_equal(ask_beside(&g, "a" AROUND(PAD) "b" AROUND(PAD), urls, 2), 0);
     expect_text(&g, "a" AROUND(PADS_4) "b" AROUND(PADS_4));
@@ -208,13 +204,12 @@ static void counts_that_disagree_are_refused(void **state)
     rig_free(&g);
 }
 
-static void what_was_read_is_not_read_again(void **state)
+TEST(what_was_read_is_not_read_again)
 {
     struct rig g;
     char *small = url_of(56, 56, 90);
     const struct ask_image image[] = {{.url = small, .n_url = strlen(small)},
                                       {.url = small, .n_url = strlen(small)}};
-    (void)state;
     rig_init(&g);
     const struct ask q = {.style = ASK_OPENAI,
                           .inputs = PAD PAD,
@@ -234,12 +229,11 @@ static void what_was_read_is_not_read_again(void **state)
 
 /* ---------------------------------------------------------------- limits */
 
-static void a_request_has_so_many_images(void **state)
+TEST(a_request_has_so_many_images)
 {
     struct rig g;
     char *three = with_urls("![]({S})![]({S})![]({S})");
     char *four = with_urls("![]({S})![]({S})![]({S})![]({S})");
-    (void)state;
     rig_init(&g);
     assert_int_equal(ask_inline(&g, three), 0);
     expect_refused(&g, ask_inline(&g, four), "at most 3 images. Given: 4");
@@ -249,11 +243,10 @@ static void a_request_has_so_many_images(void **state)
     rig_free(&g);
 }
 
-static void pixels_are_counted_together(void **state)
+TEST(pixels_are_counted_together)
 {
     struct rig g;
     char *both = with_urls("![]({S})![]({W})"); /* 3136 + 6272 */
-    (void)state;
     rig_init(&g);
     g.rules.max_pixels = 3136 + 6272;
     assert_int_equal(ask_inline(&g, both), 0);
@@ -265,11 +258,10 @@ static void pixels_are_counted_together(void **state)
     rig_free(&g);
 }
 
-static void tokens_are_counted_together(void **state)
+TEST(tokens_are_counted_together)
 {
     struct rig g;
     char *both = with_urls("![]({S})![]({W})");
-    (void)state;
     rig_init(&g);
     g.media.max_tokens = 12;
     assert_int_equal(ask_inline(&g, both), 0);
@@ -284,11 +276,10 @@ static void tokens_are_counted_together(void **state)
     rig_free(&g);
 }
 
-static void what_is_no_image_is_refused_in_the_protocols_words(void **state)
+TEST(what_is_no_image_is_refused_in_the_protocols_words)
 {
     static const char *const none[] = {"data:image/png;base64,AAAA"};
     struct rig g;
-    (void)state;
     rig_init(&g);
     expect_refused(&g, ask_inline(&g, "![](cat.png)"), "invalid image content: cat.png");
     expect_refused(&g, ask_inline(&g, "![]()"), "invalid image content: ");
@@ -309,13 +300,12 @@ static uint32_t fill(uint32_t *ids, uint32_t at, uint32_t token, uint32_t n)
     return at + n;
 }
 
-static void images_stand_where_their_tokens_are(void **state)
+TEST(images_stand_where_their_tokens_are)
 {
     struct rig g;
     struct gen_request r = {0};
     uint32_t ids[40], n = 0;
     char *both = with_urls("![]({S})![]({W})");
-    (void)state;
     rig_init(&g);
     assert_int_equal(ask_inline(&g, both), 0);
     n = fill(ids, n, TEXT_TOKEN, 2);
@@ -337,13 +327,12 @@ static void images_stand_where_their_tokens_are(void **state)
 }
 
 /* PaliGemma: <bos> behind the last image, a newline at the end, and no other special tokens. */
-static void a_prefix_is_framed_and_stays_whole(void **state)
+TEST(a_prefix_is_framed_and_stays_whole)
 {
     struct rig g;
     struct gen_request r = {0};
     uint32_t ids[40], n = 0;
     char *both = with_urls("![]({S})a![]({W}) caption en");
-    (void)state;
     rig_init_as(&g, "{\"model_type\": \"paligemma\", \"image_token_index\": 3,"
                     " \"vision_config\": {\"image_size\": 28}}");
     assert_int_equal(ask_inline(&g, both), 0);
@@ -367,13 +356,12 @@ static void a_prefix_is_framed_and_stays_whole(void **state)
     rig_free(&g);
 }
 
-static void a_placeholder_that_the_client_wrote_is_refused(void **state)
+TEST(a_placeholder_that_the_client_wrote_is_refused)
 {
     struct rig g;
     struct gen_request r = {0};
     uint32_t ids[40], n = 0;
     char *text = with_urls("![]({S})" PAD);
-    (void)state;
     rig_init(&g);
     assert_int_equal(ask_inline(&g, text), 0);
     expect_text(&g, AROUND(PADS_4) PAD);
@@ -391,20 +379,6 @@ static void a_placeholder_that_the_client_wrote_is_refused(void **state)
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(images_take_the_place_of_their_marks),
-        cmocka_unit_test(images_are_numbered_in_their_order),
-        cmocka_unit_test(a_text_without_images_stays_as_it_is),
-        cmocka_unit_test(counts_that_disagree_are_refused),
-        cmocka_unit_test(what_was_read_is_not_read_again),
-        cmocka_unit_test(a_request_has_so_many_images),
-        cmocka_unit_test(pixels_are_counted_together),
-        cmocka_unit_test(tokens_are_counted_together),
-        cmocka_unit_test(what_is_no_image_is_refused_in_the_protocols_words),
-        cmocka_unit_test(images_stand_where_their_tokens_are),
-        cmocka_unit_test(a_prefix_is_framed_and_stays_whole),
-        cmocka_unit_test(a_placeholder_that_the_client_wrote_is_refused),
-    };
     image_decoder_main(argc, argv);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

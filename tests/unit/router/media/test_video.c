@@ -94,7 +94,7 @@ static void expect_refused(const struct rig *g, int rc, const char *words)
         fail_msg("%s", g->e.msg);
 }
 
-static void videos_and_images_have_their_places(void **state)
+TEST(videos_and_images_have_their_places)
 {
     struct rig g;
     char *film = url_of(VIDEO, 32, "abc"), *photo = url_of("data:image/png;base64,", 32, "a");
@@ -103,7 +103,6 @@ static void videos_and_images_have_their_places(void **state)
                             VIDEO_TOKEN, TEXT_TOKEN,  VIDEO_TOKEN, TEXT_TOKEN};
     const uint32_t swapped[] = {VIDEO_TOKEN, VIDEO_TOKEN, IMAGE_TOKEN};
     struct gen_request r = {0};
-    (void)state;
     rig_init(&g, "qwen3_vl");
     assert_int_equal(ask(&g, "a" IMAGE "b" MARKED "c", v, 2), 0);
     assert_int_equal(g.out.n, strlen("a" IMAGE "b" FRAME("0.1") FRAME("0.5") "c"));
@@ -121,12 +120,11 @@ static void videos_and_images_have_their_places(void **state)
 }
 
 /* Frames are the same, and keys and values are not. */
-static void the_rate_belongs_to_the_digest(void **state)
+TEST(the_rate_belongs_to_the_digest)
 {
     struct rig g;
     char *film = url_of(VIDEO, 32, "ab");
     uint64_t digest;
-    (void)state;
     rig_init(&g, "qwen3_vl");
     assert_int_equal(ask(&g, MARKED, &(struct given){film, 2}, 1), 0);
     digest = g.out.v[0]->digest;
@@ -138,7 +136,7 @@ static void the_rate_belongs_to_the_digest(void **state)
     rig_free(&g);
 }
 
-static void what_is_no_video(void **state)
+TEST(what_is_no_video)
 {
     struct rig g;
     char *one = url_of(VIDEO, 32, "a"), *two = url_of(VIDEO, 32, "ab"),
@@ -146,7 +144,6 @@ static void what_is_no_video(void **state)
          *parameters = url_of("DATA:video/JPEG;x=1;BASE64,", 32, "ab");
     struct buf mixed = BUF_INIT;
     char *wide = url_of(",", 64, "a");
-    (void)state;
     rig_init(&g, "qwen3_vl");
     buf_fmt(&mixed, "%s%s", one, wide);
     assert_int_equal(ask(&g, MARKED, &(struct given){parameters, 2}, 1), 0);
@@ -179,11 +176,6 @@ static void what_is_no_video(void **state)
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(videos_and_images_have_their_places),
-        cmocka_unit_test(the_rate_belongs_to_the_digest),
-        cmocka_unit_test(what_is_no_video),
-    };
     image_decoder_main(argc, argv);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1,11 +1,10 @@
 /* Accounting of adapters: numbers, pages, and lists that are replaced while requests run. */
 #include "tests/unit/router/scheduler/policy_rig.h"
 
-static void names_of_adapters_get_numbers(void **state)
+TEST(names_of_adapters_get_numbers)
 {
     struct adapter_accounts b;
     char name[16];
-    (void)state;
     assert_true(init_adapters(&b));
     assert_int_equal(adapters_number(&b, NULL), 0);
     assert_int_equal(adapters_number(&b, ""), 0);
@@ -22,12 +21,11 @@ static void names_of_adapters_get_numbers(void **state)
     adapters_free(&b);
 }
 
-static void a_list_is_replaced_and_the_counts_stay(void **state)
+TEST(a_list_is_replaced_and_the_counts_stay)
 {
     struct adapter_accounts b;
     struct adapter_shelf shelf;
     struct served_adapter again = {.name = "two", .path = "/other", .pages = 3};
-    (void)state;
     assert_true(init_adapters(&b));
     adapter_shelf_init(&shelf);
     assert_null(adapter_shelf_hold(&shelf));
@@ -71,11 +69,4 @@ static void a_list_is_replaced_and_the_counts_stay(void **state)
     adapter_shelf_fini(&shelf);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_of_adapters_get_numbers),
-        cmocka_unit_test(a_list_is_replaced_and_the_counts_stay),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -3,11 +3,10 @@
 #include "tests/unit/test.h"
 #include <string.h>
 
-static void a_sequence_gets_two_cells_or_none(void **state)
+TEST(a_sequence_gets_two_cells_or_none)
 {
     struct cells *c = cells_new(5, 10);
     uint32_t a[2], b[2], none[2] = {77, 77};
-    (void)state;
     assert_true(cells_take(c, a) && cells_take(c, b));
     assert_true(a[0] == 0 && a[1] == 1 && b[0] == 2 && b[1] == 3);
     assert_false(cells_room(c, NO_CELL));
@@ -23,11 +22,10 @@ static void a_sequence_gets_two_cells_or_none(void **state)
     cells_free(c);
 }
 
-static void snapshots_are_given_up_coldest_first(void **state)
+TEST(snapshots_are_given_up_coldest_first)
 {
     struct cells *c = cells_new(4, 10);
     uint32_t own[2], at[4];
-    (void)state;
     for (uint32_t b = 0; b < 4; b++)
         at[b] = cells_save(c, b, false);
     assert_true(cells_pending(c, at[0]));
@@ -47,11 +45,10 @@ static void snapshots_are_given_up_coldest_first(void **state)
     cells_free(c);
 }
 
-static void what_is_held_stays_until_it_is_let_go(void **state)
+TEST(what_is_held_stays_until_it_is_let_go)
 {
     struct cells *c = cells_new(4, 10);
     uint32_t own[2], cell = cells_save(c, 3, false), other = cells_save(c, 4, false);
-    (void)state;
     cells_saved(c);
     cells_hold(c, cell);
     cells_hold(c, cell);
@@ -69,10 +66,9 @@ static void what_is_held_stays_until_it_is_let_go(void **state)
     cells_free(c);
 }
 
-static void a_save_that_failed_leaves_nothing(void **state)
+TEST(a_save_that_failed_leaves_nothing)
 {
     struct cells *c = cells_new(3, 10);
-    (void)state;
     uint32_t good = cells_save(c, 1, false);
     cells_saved(c);
     uint32_t bad = cells_save(c, 2, false);
@@ -85,11 +81,10 @@ static void a_save_that_failed_leaves_nothing(void **state)
     cells_free(c);
 }
 
-static void rolling_ones_take_half_of_what_nobody_owns(void **state)
+TEST(rolling_ones_take_half_of_what_nobody_owns)
 {
     struct cells *c = cells_new(8, 10);
     uint32_t own[2];
-    (void)state;
     assert_true(cells_take(c, own));
     for (uint32_t b = 0; b < 3; b++)
         assert_int_not_equal(cells_save(c, b, true), NO_CELL);
@@ -101,11 +96,10 @@ static void rolling_ones_take_half_of_what_nobody_owns(void **state)
     cells_free(c);
 }
 
-static void without_cells_there_are_none(void **state)
+TEST(without_cells_there_are_none)
 {
     struct cells *c = cells_new(0, 10);
     uint32_t own[2];
-    (void)state;
     assert_false(cells_take(c, own));
     assert_int_equal(cells_save(c, 1, false), NO_CELL);
     cells_check(c);
@@ -191,9 +185,8 @@ static void holders(struct cells *c, struct book *k)
     }
 }
 
-static void at_random_no_cell_is_lost_or_had_twice(void **state)
+TEST(at_random_no_cell_is_lost_or_had_twice)
 {
-    (void)state;
     for (uint32_t seed = 1; seed <= 3; seed++) {
         struct cells *c = cells_new(CELLS, BLOCKS);
         struct book k = {.n_taken = 0};
@@ -229,16 +222,4 @@ static void at_random_no_cell_is_lost_or_had_twice(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sequence_gets_two_cells_or_none),
-        cmocka_unit_test(snapshots_are_given_up_coldest_first),
-        cmocka_unit_test(what_is_held_stays_until_it_is_let_go),
-        cmocka_unit_test(a_save_that_failed_leaves_nothing),
-        cmocka_unit_test(rolling_ones_take_half_of_what_nobody_owns),
-        cmocka_unit_test(without_cells_there_are_none),
-        cmocka_unit_test(at_random_no_cell_is_lost_or_had_twice),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

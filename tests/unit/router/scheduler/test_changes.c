@@ -55,13 +55,12 @@ static void expect_unloaded(struct rig *g, struct client *c, struct change *unlo
     rig_free(g);
 }
 
-static void an_adapter_in_use_is_refused_first_and_unloaded_last(void **state)
+TEST(an_adapter_in_use_is_refused_first_and_unloaded_last)
 {
     static const struct fake_shard like = {.step_ms = 5, .runtime_adapters = 4};
     struct rig *g = rig_new(&like, &patient, 1);
     struct client *c = ask_with_adapter(g, 100);
     struct change unload;
-    (void)state;
     begin(g, &unload, "a", NULL);
     assert_true(wait_for(is_refused, g));
     assert_int_equal(g->shard[0]->n_adapters, 1);
@@ -70,14 +69,13 @@ static void an_adapter_in_use_is_refused_first_and_unloaded_last(void **state)
 
 /* New shards are given the adapters of the list as it was when they were found. An unload that
  * comes while they load these is not forgotten. */
-static void an_unload_while_shards_return_is_not_undone(void **state)
+TEST(an_unload_while_shards_return_is_not_undone)
 {
     static const struct fake_shard like = {.step_ms = 20, .runtime_adapters = 4};
     struct fake_shard then = {.step_ms = 20, .runtime_adapters = 4, .hold_adapter = 1};
     struct rig *g = rig_new(&like, &patient, 1);
     struct client *c = ask_with_adapter(g, 200);
     struct change unload;
-    (void)state;
     fake_stop(g->shard[0]);
     assert_true(wait_for(is_sick, g));
     restart_shards(g, &then);
@@ -93,10 +91,6 @@ static void an_unload_while_shards_return_is_not_undone(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_adapter_in_use_is_refused_first_and_unloaded_last),
-        cmocka_unit_test(an_unload_while_shards_return_is_not_undone),
-    };
     signal(SIGPIPE, SIG_IGN);
-    return cmocka_run_group_tests(tests, temp_begin, temp_end);
+    return tests_run(temp_begin, temp_end);
 }

@@ -21,14 +21,13 @@ static void see(struct contest *c, struct machine m)
     contest_step(c, 3, 40, 99); /* has prompts: it says nothing about rows */
 }
 
-static void only_a_contest_has_bounds(void **state)
+TEST(only_a_contest_has_bounds)
 {
     struct contest c = {0}, young = {0};
     const struct machine m = {0.010, 0.001, 0.0001}, cheap = {0.010, 0, 0.0001};
     struct pace p = pace_of_machine(m);
     const struct pace unknown = {0};
     struct load l = {.n_tokens = 4, .prompt_tokens = 4096};
-    (void)state;
     see(&c, m);
     contest_bound(&c, &p, SEC, &l);
     assert_int_equal(l.rows_most + l.shared_tokens, 0);
@@ -61,12 +60,11 @@ static void only_a_contest_has_bounds(void **state)
     assert_true(l.rows_most == UINT32_MAX);
 }
 
-static void a_full_step_takes_newcomers_only(void **state)
+TEST(a_full_step_takes_newcomers_only)
 {
     struct rig g;
     struct one a[3], b[2], c;
     struct load l = {.n_running = 8, .n_tokens = 8, .prompt_tokens = 400, .shared_tokens = 100};
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 4096, .chunking = true}, 10000);
     for (int i = 0; i < 3; i++)
         add_for(&g, &a[i], 40, 50, 1);
@@ -260,7 +258,7 @@ static double flood(struct world *w, struct machine m, bool bounded)
     return w->firsts[w->n_firsts * 95 / 100] / (m.a + m.c * PROMPT + m.b);
 }
 
-static void a_flood_at_most_doubles_the_time_to_anothers_first_token(void **state)
+TEST(a_flood_at_most_doubles_the_time_to_anothers_first_token)
 {
     static struct world w;
     static const struct machine like[] = {
@@ -268,7 +266,6 @@ static void a_flood_at_most_doubles_the_time_to_anothers_first_token(void **stat
         {0.0020, 0.0004, 0.000200},
         {0.0100, 0.0001, 0.000100}, /* a large one on a GPU: a step costs most */
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(like) / sizeof(*like); i++) {
         const double without = flood(&w, like[i], false);
         const uint64_t all = w.served;
@@ -280,12 +277,4 @@ static void a_flood_at_most_doubles_the_time_to_anothers_first_token(void **stat
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_a_contest_has_bounds),
-        cmocka_unit_test(a_full_step_takes_newcomers_only),
-        cmocka_unit_test(a_flood_at_most_doubles_the_time_to_anothers_first_token),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -33,10 +33,9 @@ static int fresh(void **state)
     return 0;
 }
 
-static void one_key_is_first_come_first_served(void **state)
+TEST_WITH(one_key_is_first_come_first_served, fresh, fresh)
 {
     struct fair_item v[5];
-    (void)state;
     for (int i = 0; i < 5; i++)
         put(&v[i], 0, 0);
     for (int i = 0; i < 5; i++)
@@ -44,12 +43,11 @@ static void one_key_is_first_come_first_served(void **state)
     assert_null(fair_first(&f));
 }
 
-static void lower_priorities_run_first(void **state)
+TEST_WITH(lower_priorities_run_first, fresh, fresh)
 {
     struct fair_item v[5];
     static const int32_t priority[] = {0, 5, -3, 0, -3};
     static const int want[] = {2, 4, 0, 3, 1};
-    (void)state;
     for (int i = 0; i < 5; i++)
         put(&v[i], 0, priority[i]);
     struct fair_item *it = fair_first(&f);
@@ -61,12 +59,11 @@ static void lower_priorities_run_first(void **state)
 }
 
 /* A key with a hundred times the requests gets half of the tokens, and all of what is left over. */
-static void keys_share_by_tokens_not_by_requests(void **state)
+TEST_WITH(keys_share_by_tokens_not_by_requests, fresh, fresh)
 {
     enum { N = 400 };
     static struct fair_item a[N], b[4];
     uint32_t served_a = 0, served_b = 0;
-    (void)state;
     for (int i = 0; i < N; i++)
         put(&a[i], 1, 0);
     for (int i = 0; i < 4; i++)
@@ -84,10 +81,9 @@ static void keys_share_by_tokens_not_by_requests(void **state)
 }
 
 /* A pause earns nothing, and pays nothing back. */
-static void a_pause_saves_up_no_claim(void **state)
+TEST_WITH(a_pause_saves_up_no_claim, fresh, fresh)
 {
     static struct fair_item a[40], b[40];
-    (void)state;
     put(&a[0], 1, 0);
     for (int i = 1; i < 20; i++) {
         put(&a[i], 1, 0);
@@ -117,10 +113,9 @@ static void a_pause_saves_up_no_claim(void **state)
     serve(1);
 }
 
-static void what_was_charged_can_be_taken_back(void **state)
+TEST_WITH(what_was_charged_can_be_taken_back, fresh, fresh)
 {
     struct fair_item a[2], b;
-    (void)state;
     put(&a[0], 1, 0);
     put(&a[1], 1, 0);
     put(&b, 2, 0);
@@ -134,11 +129,10 @@ static void what_was_charged_can_be_taken_back(void **state)
 }
 
 /* A flood of better priorities: the last one of the first ten gets in within eight times ten. */
-static void the_oldest_gets_every_eighth_turn(void **state)
+TEST_WITH(the_oldest_gets_every_eighth_turn, fresh, fresh)
 {
     static struct fair_item low[10], high[400];
     uint32_t next = 0, out = 0, turns = 0;
-    (void)state;
     for (int i = 0; i < 10; i++)
         put(&low[i], 0, 100);
     for (; out < 10; turns++) {
@@ -155,10 +149,9 @@ static void the_oldest_gets_every_eighth_turn(void **state)
 
 /* Thousands of keys that come and go: memory stays bounded, and those that owe are remembered as
  * long as there is room. */
-static void keys_that_pause_are_forgotten_when_there_are_too_many(void **state)
+TEST_WITH(keys_that_pause_are_forgotten_when_there_are_too_many, fresh, fresh)
 {
     static struct fair_item it[3000];
-    (void)state;
     for (uint32_t i = 0; i < 3000; i++) {
         put(&it[i], i + 1, 0);
         serve(100);
@@ -177,7 +170,7 @@ static void keys_that_pause_are_forgotten_when_there_are_too_many(void **state)
 
 /* Random traffic of keys, priorities and sizes: everyone is served; two keys that both always have
  * a waiting request never differ by more than the largest request. */
-static void random_traffic_is_shared_and_nobody_is_lost(void **state)
+TEST_WITH(random_traffic_is_shared_and_nobody_is_lost, fresh, fresh)
 {
     enum { N = 4000, KEYS = 7 };
     static struct fair_item v[N];
@@ -185,7 +178,6 @@ static void random_traffic_is_shared_and_nobody_is_lost(void **state)
     uint32_t in = 0, out = 0;
     uint64_t tokens[KEYS] = {0};
     uint32_t waiting[KEYS] = {0};
-    (void)state;
     srand(test_seed(5));
     while (out < N) {
         while (in < N && (in < out + 200 || rand() % 3 == 0)) {
@@ -216,18 +208,4 @@ static void random_traffic_is_shared_and_nobody_is_lost(void **state)
     assert_int_equal(fair_present(&f), 0);
 }
 
-int main(void)
-{
-#define T(f) cmocka_unit_test_setup_teardown(f, fresh, fresh)
-    const struct CMUnitTest tests[] = {
-        T(one_key_is_first_come_first_served),
-        T(lower_priorities_run_first),
-        T(keys_share_by_tokens_not_by_requests),
-        T(a_pause_saves_up_no_claim),
-        T(what_was_charged_can_be_taken_back),
-        T(the_oldest_gets_every_eighth_turn),
-        T(keys_that_pause_are_forgotten_when_there_are_too_many),
-        T(random_traffic_is_shared_and_nobody_is_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -28,9 +28,8 @@ static void round_of_prompts(struct rig *g)
     }
 }
 
-static void what_is_evicted_comes_back(void **state)
+TEST(what_is_evicted_comes_back)
 {
-    (void)state;
     for (uint32_t shards = 1; shards < 3; shards++) {
         struct rig *g = rig_new(&small, &config, shards);
         round_of_prompts(g);
@@ -45,11 +44,10 @@ static void what_is_evicted_comes_back(void **state)
     }
 }
 
-static void with_recurrent_state(void **state)
+TEST(with_recurrent_state)
 {
     struct fake_shard like = small;
     like.n_cells = 12;
-    (void)state;
     struct rig *g = rig_new(&like, &config, 1);
     for (int i = 0; i < 3; i++)
         round_of_prompts(g);
@@ -59,11 +57,10 @@ static void with_recurrent_state(void **state)
 
 /* Ranks evict apart. What is loaded is what all have: so much more on one rank that a list as long
  * as that of rank 0 would not hold it. */
-static void ranks_that_find_more_do_no_harm(void **state)
+TEST(ranks_that_find_more_do_no_harm)
 {
     enum { TOKENS = 240, FEWEST = 3 };
     const struct fake_shard like = {.block_size = 2, .n_blocks = 141, .offloads = true};
-    (void)state;
     for (uint32_t rank = 0; rank < 2; rank++) {
         struct rig *g = rig_new(&like, &config, 2);
         double before = 0;
@@ -92,10 +89,9 @@ static void rounds_until_met(struct rig *g, _Atomic int *fault)
     assert_int_equal(*fault, 0);
 }
 
-static void calls_that_fail_cost_time_alone(void **state)
+TEST(calls_that_fail_cost_time_alone)
 {
     struct rig *g = rig_new(&small, &config, 2);
-    (void)state;
     g->shard[1]->fail_store = 5;
     round_of_prompts(g);
     for (int i = 0; i < 500 && g->shard[1]->fail_store; i++)
@@ -111,10 +107,9 @@ static void calls_that_fail_cost_time_alone(void **state)
 
 /* Streams go on beside a disk that takes seconds, and none waits longer for it than for a prompt.
  */
-static void a_slow_disk_holds_nothing_up(void **state)
+TEST(a_slow_disk_holds_nothing_up)
 {
     struct rig *g = rig_new(&small, &config, 1);
-    (void)state;
     round_of_prompts(g);
     g->shard[0]->fetch_ms = 1500;
     const int64_t t0 = clock_ms();
@@ -132,10 +127,9 @@ static void a_slow_disk_holds_nothing_up(void **state)
     rig_free(g);
 }
 
-static void a_shard_without_room_is_asked_again(void **state)
+TEST(a_shard_without_room_is_asked_again)
 {
     struct rig *g = rig_new(&small, &config, 1);
-    (void)state;
     g->shard[0]->keeps_most = 3;
     serve(g, 1);
     for (int i = 0; i < 400 && counter(g, "\ntgi_kv_offload_stored ") < 15; i++)
@@ -146,10 +140,9 @@ static void a_shard_without_room_is_asked_again(void **state)
 }
 
 /* Clients that leave at any moment of it. */
-static void cancelled_at_any_time(void **state)
+TEST(cancelled_at_any_time)
 {
     struct rig *g = rig_new(&small, &config, 1);
-    (void)state;
     round_of_prompts(g);
     g->shard[0]->fetch_ms = 4;
     for (uint32_t k = 0; k < 60; k++) {
@@ -171,12 +164,11 @@ static void cancelled_at_any_time(void **state)
 }
 
 /* All at once, with pressure from both sides. */
-static void a_crowd(void **state)
+TEST(a_crowd)
 {
     struct rig *g = rig_new(&small, &config, 1);
     enum { N = 60 };
     struct client *c[N];
-    (void)state;
     for (uint32_t k = 0; k < 3; k++) {
         g->shard[0]->fetch_ms = (int)k;
         for (uint32_t i = 0; i < N; i++) {
@@ -192,10 +184,9 @@ static void a_crowd(void **state)
     rig_free(g);
 }
 
-static void stopped_while_it_reads(void **state)
+TEST(stopped_while_it_reads)
 {
     struct rig *g = rig_new(&small, &config, 1);
-    (void)state;
     round_of_prompts(g);
     g->shard[0]->fetch_ms = 300;
     struct client *c = client_new(0, LONG, 5);
@@ -210,18 +201,4 @@ static void stopped_while_it_reads(void **state)
     free(g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_evicted_comes_back),
-        cmocka_unit_test(with_recurrent_state),
-        cmocka_unit_test(ranks_that_find_more_do_no_harm),
-        cmocka_unit_test(calls_that_fail_cost_time_alone),
-        cmocka_unit_test(a_slow_disk_holds_nothing_up),
-        cmocka_unit_test(a_shard_without_room_is_asked_again),
-        cmocka_unit_test(cancelled_at_any_time),
-        cmocka_unit_test(a_crowd),
-        cmocka_unit_test(stopped_while_it_reads),
-    };
-    return cmocka_run_group_tests(tests, temp_begin, temp_end);
-}
+int main(void) { return tests_run(temp_begin, temp_end); }

@@ -27,10 +27,9 @@ static void near(double got, double want, double share)
         fail_msg("%g is not %g", got, want);
 }
 
-static void the_machine_is_found_in_noise(void **state)
+TEST(the_machine_is_found_in_noise)
 {
     struct pace p = {0};
-    (void)state;
     for (uint32_t i = 0; i < 200; i++) {
         uint32_t rows = 1 + (uint32_t)(rnd() * 16),
                  tokens = i % 3 ? 0 : 20 + (uint32_t)(rnd() * 99);
@@ -44,10 +43,9 @@ static void the_machine_is_found_in_noise(void **state)
     near(pace_budget(&p, 10, 0.200, 4096), 80, 0.2);
 }
 
-static void what_hangs_is_told_from_what_is_slow(void **state)
+TEST(what_hangs_is_told_from_what_is_slow)
 {
     struct pace p = {0};
-    (void)state;
     assert_true(pace_patience(&p, 1, 0) == 0); /* not known */
     for (uint32_t i = 0; i < 8; i++)
         pace_note(&p, 1, 0, machine(1, 0, false));
@@ -61,11 +59,10 @@ static void what_hangs_is_told_from_what_is_slow(void **state)
 
 /* A prompt of 32,000 tokens beside eight rows; a token costs more with every token before it, so
  * the budget follows. */
-static void a_long_prompt_at_most_doubles_the_gaps(void **state)
+TEST(a_long_prompt_at_most_doubles_the_gaps)
 {
     struct pace p = {0};
     uint32_t steps = 0, late = 0, at = 0;
-    (void)state;
     assert_int_equal(pace_budget_factor(&p, 8, 2, 4096), 4096); /* not known */
     for (uint32_t i = 0; i < 40; i++)
         pace_note(&p, 8, 0, machine(8, 0, true));
@@ -86,11 +83,10 @@ static void a_long_prompt_at_most_doubles_the_gaps(void **state)
 
 /* What counts: whatever the load, the gaps of the streams stay below the target but for the noise.
  */
-static void gaps_stay_below_the_target_from_the_start(void **state)
+TEST(gaps_stay_below_the_target_from_the_start)
 {
     struct pace p = {0};
     uint32_t late = 0, tokens = 0;
-    (void)state;
     assert_int_equal(pace_step(&p), 0); /* not known */
     for (uint32_t i = 0; i < 1000; i++) {
         uint32_t rows = 1 + i / 20 % 24, n = pace_budget(&p, rows, 0.200, 4096);
@@ -103,10 +99,9 @@ static void gaps_stay_below_the_target_from_the_start(void **state)
     assert_true(tokens > 1000 * 60); /* and the prompts have got what there was */
 }
 
-static void a_machine_that_changes_is_learnt_anew(void **state)
+TEST(a_machine_that_changes_is_learnt_anew)
 {
     struct pace p = {0};
-    (void)state;
     for (int i = 0; i < 50; i++)
         pace_note(&p, 4, i % 2 ? 64 : 0, machine(4, i % 2 ? 64 : 0, false));
     for (int i = 0; i < 50; i++) /* four times slower now */
@@ -115,10 +110,9 @@ static void a_machine_that_changes_is_learnt_anew(void **state)
     near(p.c, 0.008, 0.05);
 }
 
-static void without_streams_or_a_target_there_is_no_bound(void **state)
+TEST(without_streams_or_a_target_there_is_no_bound)
 {
     struct pace p = {0};
-    (void)state;
     assert_int_equal(pace_budget(&p, 0, 0.2, 4096), 4096);
     assert_int_equal(pace_budget(&p, 3, 0, 4096), 4096);
     assert_int_equal(pace_budget(&p, 3, 0.2, 4096), 64); /* nothing is known: careful */
@@ -134,11 +128,10 @@ static void without_streams_or_a_target_there_is_no_bound(void **state)
     assert_int_equal(pace_budget(&p, 3, 0.2, 4096), 4096);
 }
 
-static void images_take_less_than_a_step_without_them(void **state)
+TEST(images_take_less_than_a_step_without_them)
 {
     struct pace p = {0};
     struct encode_pace e = {0};
-    (void)state;
     assert_int_equal(encode_budget(&e, &p, 3, 0.2), 1); /* the least there is */
     assert_int_equal(encode_budget(&e, &p, 0, 0.2), 0); /* none waits, nothing is known */
     for (int i = 0; i < 30; i++)
@@ -155,16 +148,4 @@ static void images_take_less_than_a_step_without_them(void **state)
     near((double)encode_budget(&e, &p, 3, 0.2), 0.7 * 0.04 * 1e10, 0.01);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_machine_is_found_in_noise),
-        cmocka_unit_test(what_hangs_is_told_from_what_is_slow),
-        cmocka_unit_test(a_long_prompt_at_most_doubles_the_gaps),
-        cmocka_unit_test(gaps_stay_below_the_target_from_the_start),
-        cmocka_unit_test(a_machine_that_changes_is_learnt_anew),
-        cmocka_unit_test(without_streams_or_a_target_there_is_no_bound),
-        cmocka_unit_test(images_take_less_than_a_step_without_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

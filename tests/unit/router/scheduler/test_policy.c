@@ -2,11 +2,10 @@
  * random traffic. */
 #include "tests/unit/router/scheduler/policy_rig.h"
 
-static void first_come_first_served_within_the_budget(void **state)
+TEST(first_come_first_served_within_the_budget)
 {
     struct rig g;
     struct one o[4];
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 20, .chunking = true}, 100);
     for (int i = 0; i < 4; i++)
         add(&g, &o[i], 8, 10);
@@ -22,11 +21,10 @@ static void first_come_first_served_within_the_budget(void **state)
     rig_fini(&g, o, 4);
 }
 
-static void running_requests_take_their_share_of_the_step(void **state)
+TEST(running_requests_take_their_share_of_the_step)
 {
     struct rig g;
     struct one o[2];
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 20, .chunking = true}, 100);
     add(&g, &o[0], 8, 10);
     add(&g, &o[1], 8, 10);
@@ -36,11 +34,10 @@ static void running_requests_take_their_share_of_the_step(void **state)
     rig_fini(&g, o, 2);
 }
 
-static void the_batch_size_holds_for_every_step(void **state)
+TEST(the_batch_size_holds_for_every_step)
 {
     struct rig g;
     struct one o[6];
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 99, .batch_size = 4, .chunking = true},
              100);
     for (int i = 0; i < 6; i++)
@@ -52,11 +49,10 @@ static void the_batch_size_holds_for_every_step(void **state)
 }
 
 /* A chunk of no tokens would stand for the whole prompt. */
-static void a_prompt_that_is_cut_gets_a_token_of_the_smallest_step(void **state)
+TEST(a_prompt_that_is_cut_gets_a_token_of_the_smallest_step)
 {
     struct rig g;
     struct one o[2];
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 20, .chunking = true}, 1000);
     add(&g, &o[0], 1000, 1010);
     add(&g, &o[1], 1, 10);
@@ -67,11 +63,10 @@ static void a_prompt_that_is_cut_gets_a_token_of_the_smallest_step(void **state)
     rig_fini(&g, o, 2);
 }
 
-static void a_long_prompt_leaves_half_of_the_step_to_short_ones(void **state)
+TEST(a_long_prompt_leaves_half_of_the_step_to_short_ones)
 {
     struct rig g;
     struct one o[4];
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 100, .chunking = true}, 1000);
     add(&g, &o[0], 1000, 1010);
     add(&g, &o[1], 30, 40);
@@ -86,11 +81,10 @@ static void a_long_prompt_leaves_half_of_the_step_to_short_ones(void **state)
     rig_fini(&g, o, 4);
 }
 
-static void one_that_does_not_fit_is_passed_but_not_forever(void **state)
+TEST(one_that_does_not_fit_is_passed_but_not_forever)
 {
     struct rig g;
     struct one big, o[10];
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 500, .chunking = true, .max_passed = 3},
              20);
     add(&g, &o[0], 20, 40); /* half of the blocks */
@@ -113,11 +107,10 @@ static void one_that_does_not_fit_is_passed_but_not_forever(void **state)
     rig_fini(&g, &o[4], 1);
 }
 
-static void being_passed_has_a_time_limit_too(void **state)
+TEST(being_passed_has_a_time_limit_too)
 {
     struct rig g;
     struct one big, o[3];
-    (void)state;
     rig_init(&g,
              (struct policy_limits){
                  .prefill_tokens = 500, .chunking = true, .max_passed_ns = 2 * (int64_t)SEC},
@@ -140,11 +133,10 @@ static void being_passed_has_a_time_limit_too(void **state)
     rig_fini(&g, &o[2], 1);
 }
 
-static void one_that_waits_can_leave(void **state)
+TEST(one_that_waits_can_leave)
 {
     struct rig g;
     struct one o[3];
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 500, .chunking = true}, 20);
     for (int i = 0; i < 3; i++)
         add(&g, &o[i], 4, 4);
@@ -155,12 +147,11 @@ static void one_that_waits_can_leave(void **state)
     rig_fini(&g, o, 3);
 }
 
-static void without_chunking_prompts_come_whole_and_wait_until_enough_do(void **state)
+TEST(without_chunking_prompts_come_whole_and_wait_until_enough_do)
 {
     struct rig g;
     struct one o[4];
     struct load busy = {.n_running = 4};
-    (void)state;
     rig_init(&g,
              (struct policy_limits){
                  .prefill_tokens = 20, .waiting_served_ratio = 0.5, .max_waiting_tokens = 10},
@@ -181,11 +172,10 @@ static void without_chunking_prompts_come_whole_and_wait_until_enough_do(void **
     rig_fini(&g, o, 4);
 }
 
-static void cached_tokens_cost_no_budget(void **state)
+TEST(cached_tokens_cost_no_budget)
 {
     struct rig g;
     struct one o[2];
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 10, .chunking = true}, 100);
     add(&g, &o[0], 8, 8);
     o[0].w.share = true;
@@ -200,7 +190,7 @@ static void cached_tokens_cost_no_budget(void **state)
     rig_fini(&g, &o[1], 1);
 }
 
-static void prompts_in_progress_and_newcomers_share_a_bounded_step(void **state)
+TEST(prompts_in_progress_and_newcomers_share_a_bounded_step)
 {
     struct rig g;
     struct one o[4];
@@ -210,7 +200,6 @@ static void prompts_in_progress_and_newcomers_share_a_bounded_step(void **state)
                      .prompt_tokens = 80, /* of the 4096: the streams keep their pace */
                      .started = st,
                      .n_started = 2};
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 4096, .chunking = true}, 10000);
     assert_int_equal(join(&g, l, 0), 0);
     assert_int_equal(st[1].n_now, 30); /* the shortest rest goes first */
@@ -241,14 +230,13 @@ static void prompts_in_progress_and_newcomers_share_a_bounded_step(void **state)
 }
 
 /* Many may be cut at once, and what they leave of the step is the others'. */
-static void prompts_stop_where_their_state_is_kept(void **state)
+TEST(prompts_stop_where_their_state_is_kept)
 {
     struct rig g;
     struct one o[3];
     struct started st[2] = {{.left = 1000, .stop = 24}, {.left = 30, .stop = 7}};
     struct load l = {
         .n_running = 2, .n_tokens = 0, .prompt_tokens = 200, .started = st, .n_started = 2};
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 4096, .chunking = true}, 1000);
     assert_true(kv_stateful(g.kv, 8, true));
     for (int i = 0; i < 3; i++) {
@@ -266,11 +254,10 @@ static void prompts_stop_where_their_state_is_kept(void **state)
     rig_fini(&g, o, 3);
 }
 
-static void a_key_with_one_request_does_not_wait_for_a_key_with_many(void **state)
+TEST(a_key_with_one_request_does_not_wait_for_a_key_with_many)
 {
     struct rig g;
     struct one many[20], one, second, fresh[3];
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 100, .chunking = true}, 1000);
     for (int i = 0; i < 20; i++)
         add_for(&g, &many[i], 40, 41, 1);
@@ -298,11 +285,10 @@ static void a_key_with_one_request_does_not_wait_for_a_key_with_many(void **stat
     rig_fini(&g, many, 20);
 }
 
-static void priorities_rule_within_a_key(void **state)
+TEST(priorities_rule_within_a_key)
 {
     struct rig g;
     struct one o[3];
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 8, .chunking = true}, 1000);
     for (int i = 0; i < 3; i++) {
         add(&g, &o[i], 8, 9);
@@ -317,13 +303,12 @@ static void priorities_rule_within_a_key(void **state)
     rig_fini(&g, o, 3);
 }
 
-static void an_image_that_stays_whole_is_never_divided(void **state)
+TEST(an_image_that_stays_whole_is_never_divided)
 {
     static const struct kv_medium one_image = {4, 30, 7};
     const struct kv_media media = {.v = &one_image, .n = 1, .whole = true};
     struct rig g;
     struct one o[2];
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 32, .chunking = true}, 1000);
     add(&g, &o[0], 40, 50);
     o[0].w.key.media = media;
@@ -345,11 +330,10 @@ static void an_image_that_stays_whole_is_never_divided(void **state)
     rig_fini(&g, o, 2);
 }
 
-static void a_step_carries_so_many_bytes_of_images(void **state)
+TEST(a_step_carries_so_many_bytes_of_images)
 {
     struct rig g;
     struct one o[3];
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 64, .chunking = true}, 100);
     for (int i = 0; i < 3; i++) {
         add(&g, &o[i], 8, 10);
@@ -360,11 +344,10 @@ static void a_step_carries_so_many_bytes_of_images(void **state)
     rig_fini(&g, o, 3);
 }
 
-static void adapters_run_while_there_is_room_for_them(void **state)
+TEST(adapters_run_while_there_is_room_for_them)
 {
     struct rig g;
     struct one o[6] = {0};
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 100, .chunking = true}, 100);
     const uint32_t wants[6] = {1, 2, 1, 0, 3, ADAPTER_UNNUMBERED};
     for (int i = 0; i < 6; i++) {
@@ -387,26 +370,4 @@ static void adapters_run_while_there_is_room_for_them(void **state)
     rig_fini(&g, o, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_come_first_served_within_the_budget),
-        cmocka_unit_test(running_requests_take_their_share_of_the_step),
-        cmocka_unit_test(the_batch_size_holds_for_every_step),
-        cmocka_unit_test(a_prompt_that_is_cut_gets_a_token_of_the_smallest_step),
-        cmocka_unit_test(a_long_prompt_leaves_half_of_the_step_to_short_ones),
-        cmocka_unit_test(one_that_does_not_fit_is_passed_but_not_forever),
-        cmocka_unit_test(being_passed_has_a_time_limit_too),
-        cmocka_unit_test(one_that_waits_can_leave),
-        cmocka_unit_test(without_chunking_prompts_come_whole_and_wait_until_enough_do),
-        cmocka_unit_test(cached_tokens_cost_no_budget),
-        cmocka_unit_test(prompts_stop_where_their_state_is_kept),
-        cmocka_unit_test(prompts_in_progress_and_newcomers_share_a_bounded_step),
-        cmocka_unit_test(a_key_with_one_request_does_not_wait_for_a_key_with_many),
-        cmocka_unit_test(priorities_rule_within_a_key),
-        cmocka_unit_test(an_image_that_stays_whole_is_never_divided),
-        cmocka_unit_test(a_step_carries_so_many_bytes_of_images),
-        cmocka_unit_test(adapters_run_while_there_is_room_for_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

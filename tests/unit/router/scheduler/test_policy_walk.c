@@ -64,11 +64,10 @@ static void end_life(struct rig *g, struct life *v)
     v->state = OVER;
 }
 
-static void any_traffic_is_served_within_the_rules(void **state)
+TEST(any_traffic_is_served_within_the_rules)
 {
     enum { N = 2500, AT_ONCE = 40 };
     struct life *v = calloc(N, sizeof(*v));
-    (void)state;
     for (int round = 0; round < 3; round++) {
         struct rig g;
         uint32_t in = 0, over = 0, prefill = 16 << 2 * round, batch = round == 1 ? 7 : 0;
@@ -146,14 +145,13 @@ static void any_traffic_is_served_within_the_rules(void **state)
 }
 
 /* Random lengths: every request joins, and none waits longer than the rule allows. */
-static void no_request_starves(void **state)
+TEST(no_request_starves)
 {
     enum { N = 3000 };
     static struct one o[N];
     static uint32_t left[N];
     struct rig g;
     uint32_t r = 7, next = 0, over = 0, running[MAX], n_running = 0;
-    (void)state;
     rig_init(&g, (struct policy_limits){.prefill_tokens = 64, .batch_size = 16, .chunking = true},
              60);
     for (int64_t step = 0; over < N; step++) {
@@ -183,11 +181,4 @@ static void no_request_starves(void **state)
     rig_fini(&g, o, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_traffic_is_served_within_the_rules),
-        cmocka_unit_test(no_request_starves),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

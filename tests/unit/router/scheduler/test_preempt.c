@@ -60,10 +60,9 @@ static void serve_a_crowd(const struct fake_shard *like, uint32_t n_shards, doub
     rig_free(g);
 }
 
-static void more_requests_than_blocks_computing_again(void **state)
+TEST(more_requests_than_blocks_computing_again)
 {
     double swap, again;
-    (void)state;
     for (uint32_t shards = 1; shards <= 2; shards++) {
         serve_a_crowd(&(struct fake_shard){.block_size = 4, .n_blocks = 31}, shards, &swap, &again);
         assert_true(again > 10);
@@ -76,10 +75,9 @@ static void more_requests_than_blocks_computing_again(void **state)
     assert_true(again > 10);
 }
 
-static void more_requests_than_blocks_swapping(void **state)
+TEST(more_requests_than_blocks_swapping)
 {
     double swap, again;
-    (void)state;
     for (uint32_t shards = 1; shards <= 2; shards++) {
         serve_a_crowd(&(struct fake_shard){.block_size = 4, .n_blocks = 31, .n_slots = 1000},
                       shards, &swap, &again);
@@ -89,20 +87,18 @@ static void more_requests_than_blocks_swapping(void **state)
 }
 
 /* A region for few: both ways at the same time. */
-static void a_small_swap_region_takes_whom_it_can(void **state)
+TEST(a_small_swap_region_takes_whom_it_can)
 {
     double swap, again;
-    (void)state;
     serve_a_crowd(&(struct fake_shard){.block_size = 4, .n_blocks = 31, .n_slots = 20}, 1, &swap,
                   &again);
     assert_true(swap > 0 && again > 0);
 }
 
 /* A token takes 1000 ns to compute; a block of four takes longer to move, out and in. */
-static void what_is_dear_to_move_is_computed_again(void **state)
+TEST(what_is_dear_to_move_is_computed_again)
 {
     double swap, again;
-    (void)state;
     serve_a_crowd(
         &(struct fake_shard){
             .block_size = 4, .n_blocks = 31, .n_slots = 1000, .swap_block_ns = 3000},
@@ -111,12 +107,11 @@ static void what_is_dear_to_move_is_computed_again(void **state)
 }
 
 /* TGI's server: what may be needed is reserved, nothing of ours is sent. */
-static void peers_that_take_no_edits_get_it_all_at_once(void **state)
+TEST(peers_that_take_no_edits_get_it_all_at_once)
 {
     struct fake_shard like = {.block_size = 4, .n_blocks = 31, .n_slots = 9, .no_edits = true};
     struct rig *g = rig_new(&like, &(struct infer_config){.max_batch_prefill_tokens = 64}, 1);
     struct client *c[N];
-    (void)state;
     crowd(c, g);
     for (uint32_t i = 0; i < N; i++) {
         expect_answer(c[i]);
@@ -129,13 +124,12 @@ static void peers_that_take_no_edits_get_it_all_at_once(void **state)
 }
 
 /* All that memory allows, and alone it preempts none; beyond that it is refused. */
-static void one_request_may_have_everything(void **state)
+TEST(one_request_may_have_everything)
 {
     struct fake_shard like = {.block_size = 4, .n_blocks = 31};
     struct rig *g = rig_new(&like, &(struct infer_config){.max_batch_prefill_tokens = 64}, 1);
     struct client *most = client_new(1, 20, 101), *more = client_new(2, 20, 102),
                   *last = client_new(3, 1, 120);
-    (void)state;
     infer_submit(g->infer, &most->r); /* the last token needs no room: 30 blocks */
     infer_submit(g->infer, &more->r);
     infer_submit(g->infer, &last->r);
@@ -145,6 +139,28 @@ static void one_request_may_have_everything(void **state)
     assert_true(most->last_ns < last->last_ns); /* the older one kept its blocks */
     check_steps(g, 64);
     client_free(most), client_free(more), client_free(last);
+    rig_free(g);
+}
+
+/* What was on its way to the region when a step failed is not relied on. */
+TEST(a_failed_step_makes_the_region_worthless)
+{
+    struct fake_shard like = {.block_size = 4, .n_blocks = 31, .n_slots = 1000, .step_ms = 3};
+    struct rig *g = rig_new(&like, &(struct infer_config){.max_batch_prefill_tokens = 64}, 1);
+    struct client *c[N];
+    uint32_t well = 0;
+    crowd(c, g);
+    while (g->shard[0]->n_out < 20)
+        usleep(200);
+    g->shard[0]->fail_decode = 1;
+    for (uint32_t i = 0; i < N; i++) {
+        assert_true(wait_for(is_over, c[i]));
+        if (c[i]->kind == ERR_NONE)
+            expect_answer(c[i]);
+        well += c[i]->kind == ERR_NONE;
+        client_free(c[i]);
+    }
+    assert_true(well > N / 4 && well < N);
     rig_free(g);
 }
 
@@ -175,11 +191,10 @@ static struct world any_world(void)
     return w;
 }
 
-static void whatever_comes_nobody_is_lost(void **state)
+TEST(whatever_comes_nobody_is_lost)
 {
     enum { WORLDS = 40, MOST = 60 };
     double yielded = 0;
-    (void)state;
     for (unsigned seed = 1; seed <= WORLDS; seed++) {
         srand(test_seed(seed));
         struct world w = any_world();
@@ -219,40 +234,4 @@ static void whatever_comes_nobody_is_lost(void **state)
     assert_true(yielded > WORLDS);
 }
 
-/* What was on its way to the region when a step failed is not relied on. */
-static void a_failed_step_makes_the_region_worthless(void **state)
-{
-    struct fake_shard like = {.block_size = 4, .n_blocks = 31, .n_slots = 1000, .step_ms = 3};
-    struct rig *g = rig_new(&like, &(struct infer_config){.max_batch_prefill_tokens = 64}, 1);
-    struct client *c[N];
-    uint32_t well = 0;
-    (void)state;
-    crowd(c, g);
-    while (g->shard[0]->n_out < 20)
-        usleep(200);
-    g->shard[0]->fail_decode = 1;
-    for (uint32_t i = 0; i < N; i++) {
-        assert_true(wait_for(is_over, c[i]));
-        if (c[i]->kind == ERR_NONE)
-            expect_answer(c[i]);
-        well += c[i]->kind == ERR_NONE;
-        client_free(c[i]);
-    }
-    assert_true(well > N / 4 && well < N);
-    rig_free(g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(more_requests_than_blocks_computing_again),
-        cmocka_unit_test(more_requests_than_blocks_swapping),
-        cmocka_unit_test(a_small_swap_region_takes_whom_it_can),
-        cmocka_unit_test(what_is_dear_to_move_is_computed_again),
-        cmocka_unit_test(peers_that_take_no_edits_get_it_all_at_once),
-        cmocka_unit_test(one_request_may_have_everything),
-        cmocka_unit_test(a_failed_step_makes_the_region_worthless),
-        cmocka_unit_test(whatever_comes_nobody_is_lost),
-    };
-    return cmocka_run_group_tests(t, temp_begin, temp_end);
-}
+int main(void) { return tests_run(temp_begin, temp_end); }

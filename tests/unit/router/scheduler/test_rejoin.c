@@ -32,22 +32,20 @@ static void everything_goes_on(uint32_t ranks, const struct fake_shard *like,
     rig_free(g);
 }
 
-static void what_runs_and_what_waits_goes_on(void **state)
+TEST(what_runs_and_what_waits_goes_on)
 {
     static const struct fake_shard like = {.step_ms = 2}, swaps = {.step_ms = 2, .n_slots = 20};
-    (void)state;
     everything_goes_on(1, &like, &like);
     everything_goes_on(2, &like, &like);
     everything_goes_on(1, &swaps, &like);
 }
 
-static void a_smaller_cache_will_do(void **state)
+TEST(a_smaller_cache_will_do)
 {
     static const struct fake_shard much = {.step_ms = 5, .block_size = 4, .n_blocks = 400},
                                    little = {.step_ms = 2, .block_size = 4, .n_blocks = 100};
     struct infer_config conf = patient;
     struct client *c[4];
-    (void)state;
     conf.max_input_tokens = 100;
     conf.max_total_tokens = 300;
     struct rig *g = rig_new(&much, &conf, 1);
@@ -67,13 +65,12 @@ static void a_smaller_cache_will_do(void **state)
 }
 
 /* In the middle of a call, also of one that brings a prompt; its first token is told once. */
-static void a_step_that_hangs_is_done_again(void **state)
+TEST(a_step_that_hangs_is_done_again)
 {
     static const struct fake_shard like = {.step_ms = 2};
     struct rig *g = rig_new(&like, &patient, 1);
     struct client *runs = client_new(1, 10, 100), *comes = client_new(2, 30, 9),
                   *third = client_new(2, 30, 9);
-    (void)state;
     third->r.same = &comes->r; /* follows it */
     infer_submit(g->infer, &runs->r);
     assert_true(wait_for(has_token, runs));
@@ -93,7 +90,7 @@ static void a_step_that_hangs_is_done_again(void **state)
     rig_free(g);
 }
 
-static void who_was_there_twice_ends(void **state)
+TEST(who_was_there_twice_ends)
 {
     static const struct fake_shard like = {.step_ms = 4, .n_blocks = 200};
     struct infer_config conf = patient;
@@ -101,7 +98,6 @@ static void who_was_there_twice_ends(void **state)
     struct rig *g = rig_new(&like, &conf, 1);
     struct client *old = client_new(1, 10, 230), *done = client_new(2, 10, 100),
                   *next = client_new(3, 10, 220);
-    (void)state;
     infer_submit(g->infer, &old->r);
     infer_submit(g->infer, &done->r);
     infer_submit(g->infer, &next->r);
@@ -123,12 +119,11 @@ static void who_was_there_twice_ends(void **state)
     rig_free(g);
 }
 
-static void clients_come_and_go_meanwhile(void **state)
+TEST(clients_come_and_go_meanwhile)
 {
     static const struct fake_shard like = {.step_ms = 4};
     struct rig *g = rig_new(&like, &patient, 1);
     struct client *goes = client_new(1, 10, 200), *comes = client_new(2, 10, 20);
-    (void)state;
     infer_submit(g->infer, &goes->r);
     assert_true(wait_for(ran_along, goes));
     fake_stop(g->shard[0]);
@@ -143,12 +138,11 @@ static void clients_come_and_go_meanwhile(void **state)
     rig_free(g);
 }
 
-static void while_nobody_is_served(void **state)
+TEST(while_nobody_is_served)
 {
     static const struct fake_shard like = {0};
     struct rig *g = rig_new(&like, &patient, 2);
     struct client *before = client_new(1, 40, 20), *after = client_new(1, 40, 20);
-    (void)state;
     infer_submit(g->infer, &before->r);
     expect_answer(before);
     assert_true(wait_for(is_idle, g));
@@ -185,53 +179,48 @@ static void lost_for_good(const struct infer_config *conf, const struct fake_sha
     rig_free(g);
 }
 
-static void patience_ends(void **state)
+TEST(patience_ends)
 {
     static const struct fake_shard other = {.block_size = 8};
     struct infer_config conf = {.max_batch_prefill_tokens = 64, .return_ms = 300};
-    (void)state;
     lost_for_good(&conf, NULL, "Unable to connect to the model shards");
     lost_for_good(&patient, &other, "another model came back");
 }
 
 /* Everything else that they say is equal: other weights of one architecture. */
-static void other_files_are_another_model(void **state)
+TEST(other_files_are_another_model)
 {
     static const struct fake_shard named = {.step_ms = 5, .checkpoint_hash = 7};
-    (void)state;
     lost_for_good(&patient, &named, "another model came back");
 }
 
-static void files_that_are_unknown_are_no_other_model(void **state)
+TEST(files_that_are_unknown_are_no_other_model)
 {
     const struct shard_model known = {.checkpoint_hash = 5}, other = {.checkpoint_hash = 7};
     const struct shard_model unknown = {0};
-    (void)state;
     assert_null(shard_model_unfit(&known, &known));
     assert_null(shard_model_unfit(&known, &unknown));
     assert_null(shard_model_unfit(&unknown, &known));
     assert_non_null(shard_model_unfit(&known, &other));
 }
 
-static void other_options_are_another_model(void **state)
+TEST(other_options_are_another_model)
 {
     const struct shard_model was = {.options = "--kv-cache-dtype float32"};
     const struct shard_model now = {.options = "--kv-cache-dtype int8"}, unknown = {0};
     const struct shard_model rounds = {.options = "--kv-cache-dtype float32",
                                        .products = "AVX-512 BF16, bfloat16 products"};
-    (void)state;
     assert_null(shard_model_unfit(&was, &was));
     assert_null(shard_model_unfit(&was, &unknown));
     assert_non_null(strstr(shard_model_unfit(&was, &now), "options"));
     assert_non_null(strstr(shard_model_unfit(&was, &rounds), "device"));
 }
 
-static void stop_does_not_wait_for_them(void **state)
+TEST(stop_does_not_wait_for_them)
 {
     static const struct fake_shard like = {.step_ms = 5};
     struct rig *g = rig_new(&like, &patient, 1);
     struct client *runs = client_new(1, 10, 200);
-    (void)state;
     infer_submit(g->infer, &runs->r);
     assert_true(wait_for(has_token, runs));
     fake_stop(g->shard[0]);
@@ -244,20 +233,4 @@ static void stop_does_not_wait_for_them(void **state)
     free(g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_runs_and_what_waits_goes_on),
-        cmocka_unit_test(a_smaller_cache_will_do),
-        cmocka_unit_test(a_step_that_hangs_is_done_again),
-        cmocka_unit_test(who_was_there_twice_ends),
-        cmocka_unit_test(clients_come_and_go_meanwhile),
-        cmocka_unit_test(while_nobody_is_served),
-        cmocka_unit_test(patience_ends),
-        cmocka_unit_test(other_files_are_another_model),
-        cmocka_unit_test(files_that_are_unknown_are_no_other_model),
-        cmocka_unit_test(other_options_are_another_model),
-        cmocka_unit_test(stop_does_not_wait_for_them),
-    };
-    return cmocka_run_group_tests(tests, temp_begin, temp_end);
-}
+int main(void) { return tests_run(temp_begin, temp_end); }

@@ -46,11 +46,10 @@ static void some_tokens(uint32_t *v, uint32_t n, uint32_t seed)
 }
 
 /* ------------------------------------------------ prefix hits */
-static void the_same_prompt_goes_on_from_its_last_full_block(void **state)
+TEST(the_same_prompt_goes_on_from_its_last_full_block)
 {
     struct rig *g = rig_new(&(struct fake_shard){.n_cells = 12}, &plain, 1);
     uint32_t p[64];
-    (void)state;
     some_tokens(p, 64, 1);
     assert_int_equal(ask(g, p, 40, 1, NULL), 0);
     assert_int_equal(ask(g, p, 40, 1, NULL), 36);
@@ -65,11 +64,10 @@ static void the_same_prompt_goes_on_from_its_last_full_block(void **state)
 }
 
 /* A conversation goes on from where its last answer was not long ago. */
-static void a_conversation_computes_what_is_new(void **state)
+TEST(a_conversation_computes_what_is_new)
 {
     struct rig *g = rig_new(&(struct fake_shard){.n_cells = 12, .n_blocks = 200}, &plain, 1);
     uint32_t p[400], n = 30;
-    (void)state;
     some_tokens(p, 400, 2);
     for (int turn = 0; turn < 5; turn++) {
         uint32_t cached = ask(g, p, n, 41, p + n), bt = g->shard[0]->block_size;
@@ -80,11 +78,10 @@ static void a_conversation_computes_what_is_new(void **state)
     rig_free(g);
 }
 
-static void what_many_prompts_begin_with_is_found_by_the_third(void **state)
+TEST(what_many_prompts_begin_with_is_found_by_the_third)
 {
     struct rig *g = rig_new(&(struct fake_shard){.n_cells = 12, .n_blocks = 200}, &plain, 1);
     uint32_t p[80];
-    (void)state;
     some_tokens(p, 80, 3);
     assert_int_equal(ask(g, p, 80, 2, NULL), 0);
     for (uint32_t i = 0; i < 5; i++) {
@@ -94,12 +91,11 @@ static void what_many_prompts_begin_with_is_found_by_the_third(void **state)
     rig_free(g);
 }
 
-static void a_long_prompt_leaves_snapshots_on_its_way(void **state)
+TEST(a_long_prompt_leaves_snapshots_on_its_way)
 {
     struct infer_config conf = {.max_batch_prefill_tokens = 700};
     struct rig *g = rig_new(&(struct fake_shard){.n_cells = 40, .n_blocks = 1500}, &conf, 1);
     static uint32_t p[2048];
-    (void)state;
     some_tokens(p, 2048, 4);
     assert_int_equal(ask(g, p, 2040, 2, NULL), 0);
     p[1500]++;
@@ -114,11 +110,10 @@ static bool three_follow(const void *arg)
     return counter((const struct rig *)arg, "\ntgi_shared_prompts ") == 3;
 }
 
-static void followers_begin_from_the_leaders_state(void **state)
+TEST(followers_begin_from_the_leaders_state)
 {
     struct rig *g = rig_new(&(struct fake_shard){.n_cells = 12}, &plain, 1);
     struct client *c[4], *other = client_new(1, 3, 9);
-    (void)state;
     g->shard[0]->hold = 1;
     infer_submit(g->infer, &other->r);
     assert_true(wait_for(hangs, g)); /* the leader waits while its followers come */
@@ -140,12 +135,11 @@ static void followers_begin_from_the_leaders_state(void **state)
     rig_free(g);
 }
 
-static void without_a_prefix_cache_nothing_is_kept(void **state)
+TEST(without_a_prefix_cache_nothing_is_kept)
 {
     struct fake_shard like = {.n_cells = 12, .no_prefix_caching = true};
     struct rig *g = rig_new(&like, &plain, 1);
     uint32_t p[64];
-    (void)state;
     some_tokens(p, 64, 1);
     for (int i = 0; i < 3; i++)
         assert_int_equal(ask(g, p, 60, 30, NULL), 0);
@@ -193,32 +187,29 @@ static void serve_a_crowd(const struct fake_shard *like, uint32_t ranks)
     rig_free(g);
 }
 
-static void the_queue_waits_for_cells_as_for_blocks(void **state)
+TEST(the_queue_waits_for_cells_as_for_blocks)
 {
     static const uint32_t cells[] = {2, 3, 4, 7, 20, 80};
-    (void)state;
     for (uint32_t i = 0; i < 6; i++) {
         struct fake_shard like = {.n_cells = cells[i], .n_blocks = 200, .n_slots = 50};
         serve_a_crowd(&like, 1 + i % 2);
     }
 }
 
-static void a_preempted_request_gives_its_cells_back(void **state)
+TEST(a_preempted_request_gives_its_cells_back)
 {
     static const uint32_t cells[] = {4, 12, 80};
-    (void)state;
     for (uint32_t i = 0; i < 3; i++) {
         struct fake_shard like = {.n_cells = cells[i], .n_blocks = 31, .n_slots = 50};
         serve_a_crowd(&like, 1 + i % 2);
     }
 }
 
-static void a_preempted_request_goes_on_from_a_snapshot(void **state)
+TEST(a_preempted_request_goes_on_from_a_snapshot)
 {
     struct fake_shard like = {.n_cells = 30, .n_blocks = 31};
     struct rig *g = rig_new(&like, &plain, 1);
     struct client *c[2];
-    (void)state;
     for (uint32_t i = 0; i < 2; i++) {
         c[i] = client_new(i, 20, 60); /* 20 blocks each, of 30 */
         infer_submit(g->infer, &c[i]->r);
@@ -234,12 +225,11 @@ static void a_preempted_request_goes_on_from_a_snapshot(void **state)
 
 /* How far one came that is cancelled while a step runs is not known: its state is left alone. The
  * shard would object. */
-static void one_that_is_cancelled_leaves_no_snapshot(void **state)
+TEST(one_that_is_cancelled_leaves_no_snapshot)
 {
     struct fake_shard like = {.n_cells = 30, .block_size = 1, .n_blocks = 400, .step_ms = 1};
     struct rig *g = rig_new(&like, &plain, 1);
     struct client *stays = client_new(1, 10, 200);
-    (void)state;
     infer_submit(g->infer, &stays->r);
     for (uint32_t i = 0; i < 20; i++) {
         struct client *c = client_new(2 + i, 10, 50);
@@ -258,12 +248,11 @@ static void one_that_is_cancelled_leaves_no_snapshot(void **state)
 }
 
 /* ------------------------------------------------ shards that are not as they should be */
-static void no_start_without_room_for_one_request(void **state)
+TEST(no_start_without_room_for_one_request)
 {
     struct fake_shard f = {.n_cells = 1, .world = 0};
     struct infer_config conf = plain;
     struct err e = ERR_INIT;
-    (void)state;
     snprintf(f.path, sizeof(f.path), "%s/few", dir);
     fake_start(&f);
     conf.shard_target = f.path;
@@ -276,12 +265,11 @@ static void no_start_without_room_for_one_request(void **state)
 }
 
 /* The call that was to save it failed: no sequence begins from there. */
-static void a_save_that_failed_is_no_snapshot(void **state)
+TEST(a_save_that_failed_is_no_snapshot)
 {
     struct rig *g = rig_new(&(struct fake_shard){.n_cells = 12}, &plain, 1);
     struct client *c[2] = {client_new(3, 40, 9), client_new(4, 5, 9)};
     uint32_t p[40];
-    (void)state;
     memcpy(p, c[0]->prompt, sizeof(p));
     g->shard[0]->hold = 1;
     infer_submit(g->infer, &c[0]->r);
@@ -323,9 +311,8 @@ static void lose_shards(uint32_t ranks, uint32_t cells_after)
     rig_free(g);
 }
 
-static void nothing_in_the_cells_of_lost_shards_is_relied_on(void **state)
+TEST(nothing_in_the_cells_of_lost_shards_is_relied_on)
 {
-    (void)state;
     lose_shards(1, 26);
     lose_shards(2, 26);
     lose_shards(1, 5);
@@ -409,11 +396,10 @@ static void run_world(const struct world *w, struct client **c, uint32_t *n_from
     rig_free(g);
 }
 
-static void whatever_comes_no_cell_is_lost_or_had_twice(void **state)
+TEST(whatever_comes_no_cell_is_lost_or_had_twice)
 {
     enum { WORLDS = 40, MOST = 60 };
     uint32_t n_from = 0;
-    (void)state;
     for (unsigned seed = 1; seed <= WORLDS; seed++) {
         struct client *c[MOST];
         srand(test_seed(seed));
@@ -426,23 +412,4 @@ static void whatever_comes_no_cell_is_lost_or_had_twice(void **state)
     assert_true(n_from > WORLDS);
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(the_same_prompt_goes_on_from_its_last_full_block),
-        cmocka_unit_test(a_conversation_computes_what_is_new),
-        cmocka_unit_test(what_many_prompts_begin_with_is_found_by_the_third),
-        cmocka_unit_test(a_long_prompt_leaves_snapshots_on_its_way),
-        cmocka_unit_test(followers_begin_from_the_leaders_state),
-        cmocka_unit_test(without_a_prefix_cache_nothing_is_kept),
-        cmocka_unit_test(the_queue_waits_for_cells_as_for_blocks),
-        cmocka_unit_test(a_preempted_request_gives_its_cells_back),
-        cmocka_unit_test(a_preempted_request_goes_on_from_a_snapshot),
-        cmocka_unit_test(one_that_is_cancelled_leaves_no_snapshot),
-        cmocka_unit_test(a_save_that_failed_is_no_snapshot),
-        cmocka_unit_test(no_start_without_room_for_one_request),
-        cmocka_unit_test(nothing_in_the_cells_of_lost_shards_is_relied_on),
-        cmocka_unit_test(whatever_comes_no_cell_is_lost_or_had_twice),
-    };
-    return cmocka_run_group_tests(t, temp_begin, temp_end);
-}
+int main(void) { return tests_run(temp_begin, temp_end); }

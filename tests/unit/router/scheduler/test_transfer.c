@@ -65,9 +65,8 @@ static bool has_kept(const void *arg)
     return true;
 }
 
-static void a_prompt_is_computed_there_and_read_here(void **state)
+TEST(a_prompt_is_computed_there_and_read_here)
 {
-    (void)state;
     for (uint32_t shards = 1; shards < 3; shards++) {
         struct two t = two_new(shards);
         for (uint32_t i = 0; i < 3; i++) {
@@ -86,9 +85,8 @@ static void a_prompt_is_computed_there_and_read_here(void **state)
 }
 
 /* Also while the cache has it, and though it was stored before: memory may have given it up. */
-static void what_is_cached_is_kept_for_a_peer_all_the_same(void **state)
+TEST(what_is_cached_is_kept_for_a_peer_all_the_same)
 {
-    (void)state;
     struct two t = two_new(1);
     serve(t.first, 1, NULL, 1);
     for (int i = 0; i < 500 && counter(t.first, "\ntgi_kv_offload_stored ") < BLOCKS; i++)
@@ -99,9 +97,8 @@ static void what_is_cached_is_kept_for_a_peer_all_the_same(void **state)
     two_free(&t);
 }
 
-static void memory_of_a_few_blocks_takes_turns(void **state)
+TEST(memory_of_a_few_blocks_takes_turns)
 {
-    (void)state;
     struct two t = two_new(1);
     serve(t.first, 1, &exports, 1);
     assert_true(wait_for(is_exported, t.first));
@@ -113,9 +110,8 @@ static void memory_of_a_few_blocks_takes_turns(void **state)
     two_free(&t);
 }
 
-static void a_part_is_read_and_the_rest_computed(void **state)
+TEST(a_part_is_read_and_the_rest_computed)
 {
-    (void)state;
     struct two t = two_new(1);
     serve(t.first, 1, &exports, 1);
     assert_true(wait_for(is_exported, t.first));
@@ -135,9 +131,8 @@ static void a_part_is_read_and_the_rest_computed(void **state)
     two_free(&t);
 }
 
-static void a_peer_that_has_gone_costs_time_alone(void **state)
+TEST(a_peer_that_has_gone_costs_time_alone)
 {
-    (void)state;
     struct two t = two_new(2);
     t.second->shard[0]->peer = t.second->shard[1]->peer = NULL;
     serve(t.second, 1, &imports, OUT);
@@ -151,9 +146,8 @@ static void a_peer_that_has_gone_costs_time_alone(void **state)
 }
 
 /* Shards of an older version, or without an address, are asked for nothing. */
-static void shards_that_do_not_transfer(void **state)
+TEST(shards_that_do_not_transfer)
 {
-    (void)state;
     struct fake_shard old = like;
     old.transfers = false;
     struct rig *g = rig_new(&old, &config, 1);
@@ -165,9 +159,8 @@ static void shards_that_do_not_transfer(void **state)
 }
 
 /* Clients that leave at any moment of it. */
-static void cancelled_at_any_time(void **state)
+TEST(cancelled_at_any_time)
 {
-    (void)state;
     struct two t = two_new(1);
     for (uint32_t i = 0; i < 6; i++)
         serve(t.first, i, &exports, 1);
@@ -192,16 +185,4 @@ static void cancelled_at_any_time(void **state)
     two_free(&t);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_prompt_is_computed_there_and_read_here),
-        cmocka_unit_test(what_is_cached_is_kept_for_a_peer_all_the_same),
-        cmocka_unit_test(memory_of_a_few_blocks_takes_turns),
-        cmocka_unit_test(a_part_is_read_and_the_rest_computed),
-        cmocka_unit_test(a_peer_that_has_gone_costs_time_alone),
-        cmocka_unit_test(shards_that_do_not_transfer),
-        cmocka_unit_test(cancelled_at_any_time),
-    };
-    return cmocka_run_group_tests(tests, temp_begin, temp_end);
-}
+int main(void) { return tests_run(temp_begin, temp_end); }

@@ -47,13 +47,12 @@ static void done(struct seq *q)
     seq_free(q);
 }
 
-static void a_peer_of_ours_gets_ids_and_blocks(void **state)
+TEST(a_peer_of_ours_gets_ids_and_blocks)
 {
     struct gen_request r = a_request();
     struct seq *q = a_seq(&r, 41);
     struct rpc_mem m;
     struct wire_batch old = {.id = 3};
-    (void)state;
     rpc_mem_init(&m, 1 << 20);
     q->cut = true;
     q->n_now = 1;
@@ -86,7 +85,7 @@ static void a_peer_of_ours_gets_ids_and_blocks(void **state)
     done(q);
 }
 
-static void images_go_along_whenever_a_prompt_is_computed(void **state)
+TEST(images_go_along_whenever_a_prompt_is_computed)
 {
     static const struct gen_medium media[] = {
         {.bytes = "PNG1", .n_bytes = 4, .type = "image/png", .first = 1, .n = 2, .digest = 11},
@@ -94,7 +93,6 @@ static void images_go_along_whenever_a_prompt_is_computed(void **state)
     struct gen_request r = a_request();
     struct wire_peer ours = {.takes_input_ids = true, .block_size = 4};
     struct rpc_mem m;
-    (void)state;
     r.media = media;
     r.n_media = 2;
     struct seq *q = a_seq(&r, 41);
@@ -120,14 +118,13 @@ static void images_go_along_whenever_a_prompt_is_computed(void **state)
     done(q);
 }
 
-static void a_text_for_the_encoder_goes_as_ids(void **state)
+TEST(a_text_for_the_encoder_goes_as_ids)
 {
     static const uint32_t text[] = {12, 13, 1};
     static const struct gen_medium medium = {.ids = text, .n_ids = 3, .n = 1, .digest = 11};
     struct gen_request r = a_request();
     struct wire_peer ours = {.takes_input_ids = true, .block_size = 4};
     struct rpc_mem m;
-    (void)state;
     r.n_ids = 1;
     r.media = &medium;
     r.n_media = 1;
@@ -150,13 +147,12 @@ static void a_text_for_the_encoder_goes_as_ids(void **state)
     done(q);
 }
 
-static void tgis_server_gets_text_and_slots(void **state)
+TEST(tgis_server_gets_text_and_slots)
 {
     static const uint32_t want[] = {36, 37, 38, 39, 12, 13, 14, 15};
     struct gen_request r = a_request();
     struct seq *q = a_seq(&r, 41);
     struct rpc_mem m;
-    (void)state;
     rpc_mem_init(&m, 1 << 20);
     const Generate__V3__PrefillRequest *p =
         (const void *)wire_prefill(&(struct wire_peer){.block_size = 4}, 0, &q, 1, NULL, NULL, &m);
@@ -177,7 +173,7 @@ static void tgis_server_gets_text_and_slots(void **state)
     done(q);
 }
 
-static void a_model_with_state_gets_cells(void **state)
+TEST(a_model_with_state_gets_cells)
 {
     struct gen_request r = a_request();
     struct seq *q = a_seq(&r, 41);
@@ -186,7 +182,6 @@ static void a_model_with_state_gets_cells(void **state)
     struct wire_batch old = {.id = 3};
     const struct wire_save saves[] = {{7, 2, 16}, {8, 0, 32}};
     struct wire_edits x = {.saves = saves, .n_saves = 2};
-    (void)state;
     rpc_mem_init(&m, 1 << 16);
     const Generate__V3__PrefillRequest *p =
         (const void *)wire_prefill(&peer, 0, &q, 1, &old, NULL, &m);
@@ -213,12 +208,11 @@ static void a_model_with_state_gets_cells(void **state)
     done(q);
 }
 
-static void a_copy_goes_before_the_step_that_needs_it(void **state)
+TEST(a_copy_goes_before_the_step_that_needs_it)
 {
     struct gen_request r = a_request();
     struct seq *q = a_seq(&r, 41);
     struct rpc_mem m;
-    (void)state;
     rpc_mem_init(&m, 1 << 16);
     struct wire_peer peer = {.takes_input_ids = true, .block_size = 4};
     const Generate__V3__PrefillRequest *p =
@@ -236,10 +230,9 @@ static void a_copy_goes_before_the_step_that_needs_it(void **state)
     done(q);
 }
 
-static void the_probe_is_tgis(void **state)
+TEST(the_probe_is_tgis)
 {
     struct rpc_mem m;
-    (void)state;
     rpc_mem_init(&m, 1 << 16);
     const Generate__V3__PrefillRequest *p =
         (const void *)wire_probe(&(struct wire_peer){.block_size = 4}, &m);
@@ -254,11 +247,10 @@ static void the_probe_is_tgis(void **state)
     rpc_mem_free(&m);
 }
 
-static void no_memory_is_no_message(void **state)
+TEST(no_memory_is_no_message)
 {
     struct gen_request r = a_request();
     struct seq *q = a_seq(&r, 41);
-    (void)state;
     for (size_t limit = 1; limit < 1500; limit += 8) {
         struct rpc_mem m;
         rpc_mem_init(&m, limit);
@@ -292,7 +284,7 @@ static void on_event(struct gen_request *r, const struct gen_event *ev)
 
 static void on_flush(void *arg) { ++*(int *)arg; }
 
-static void a_step_of_several_tokens_is_an_event_each(void **state)
+TEST(a_step_of_several_tokens_is_an_event_each)
 {
     uint32_t ids[] = {1, 2}, prefill[] = {8, 9}, top[] = {2, 4, 6};
     float lp[] = {-0.5f, -1.5f}, prefill_lp[] = {NAN, -1};
@@ -305,7 +297,6 @@ static void a_step_of_several_tokens_is_an_event_each(void **state)
     struct gen_request r = a_request(), r2 = a_request(), r3 = a_request();
     struct deliver d = {0};
     struct rpc_mem m;
-    (void)state;
     rpc_mem_init(&m, 1 << 16);
     t.n_ids = t.n_logprobs = t.n_texts = t.n_is_special = 2;
     t.ids = ids, t.logprobs = lp, t.texts = texts, t.is_special = special;
@@ -342,11 +333,10 @@ static void a_step_of_several_tokens_is_an_event_each(void **state)
     done(q), done(q2), done(q3);
 }
 
-static void a_generation_must_say_something(void **state)
+TEST(a_generation_must_say_something)
 {
     Generate__V3__Tokens none = GENERATE__V3__TOKENS__INIT;
     Generate__V3__Generation g = GENERATE__V3__GENERATION__INIT;
-    (void)state;
     assert_non_null(deliver_check(&g));
     g.tokens = &none;
     assert_non_null(deliver_check(&g));
@@ -355,14 +345,13 @@ static void a_generation_must_say_something(void **state)
 }
 
 /* A step with nothing to change is sent as it always was. */
-static void edits_that_change_nothing_cost_no_byte(void **state)
+TEST(edits_that_change_nothing_cost_no_byte)
 {
     struct wire_batch b = {7, 2, 64, 2};
     const struct wire_batch *list[] = {&b};
     const uint64_t gone[] = {3};
     struct wire_edits none = {0}, one = {.leave = gone, .n_leave = 1};
     struct rpc_mem m;
-    (void)state;
     rpc_mem_init(&m, 1 << 20);
     size_t without = protobuf_c_message_get_packed_size(wire_decode(list, 1, NULL, &m));
     size_t empty = protobuf_c_message_get_packed_size(wire_decode(list, 1, &none, &m));
@@ -372,20 +361,4 @@ static void edits_that_change_nothing_cost_no_byte(void **state)
     rpc_mem_free(&m);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_peer_of_ours_gets_ids_and_blocks),
-        cmocka_unit_test(images_go_along_whenever_a_prompt_is_computed),
-        cmocka_unit_test(a_text_for_the_encoder_goes_as_ids),
-        cmocka_unit_test(tgis_server_gets_text_and_slots),
-        cmocka_unit_test(a_model_with_state_gets_cells),
-        cmocka_unit_test(a_copy_goes_before_the_step_that_needs_it),
-        cmocka_unit_test(the_probe_is_tgis),
-        cmocka_unit_test(no_memory_is_no_message),
-        cmocka_unit_test(a_step_of_several_tokens_is_an_event_each),
-        cmocka_unit_test(a_generation_must_say_something),
-        cmocka_unit_test(edits_that_change_nothing_cost_no_byte),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

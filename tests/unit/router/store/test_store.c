@@ -1,19 +1,16 @@
 /* The store of responses: order, owners, bounds, what a crash leaves. */
 #include "common/buf.h"
 #include "router/store/store.h"
+#include "tests/unit/test.h"
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <sqlite3.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char folder[64];
 static time_t clock_is; /* the wall clock; 0: the machine's */
@@ -166,9 +163,8 @@ static enum err_kind change(struct store *s, const char *id, const char *owner, 
 }
 
 /* A change that fails, or is another owner's, leaves what is stored as it is. */
-static void what_is_stored_is_changed_in_place(void **state)
+TEST_WITH(what_is_stored_is_changed_in_place, setup, teardown)
 {
-    (void)state;
     struct store *s = open_with(10, 100, 100);
     put(s, "a", "ann", "", STORED_ENDED, "1");
     assert_int_equal(change(s, "a", "ann", "2"), ERR_NONE);
@@ -193,9 +189,8 @@ static void what_is_stored_is_changed_in_place(void **state)
     store_close(s);
 }
 
-static void what_was_put_is_there_for_its_owner(void **state)
+TEST_WITH(what_was_put_is_there_for_its_owner, setup, teardown)
 {
-    (void)state;
     struct store *s = open_with(1 << 20, 100, 100);
     put(s, "a", "ann", "", STORED_ENDED, "1");
     is(s, "a", "ann", "1");
@@ -216,9 +211,8 @@ static void what_was_put_is_there_for_its_owner(void **state)
     store_close(s);
 }
 
-static void a_chain_comes_oldest_first(void **state)
+TEST_WITH(a_chain_comes_oldest_first, setup, teardown)
 {
-    (void)state;
     struct store *s = open_with(1 << 20, 3000, 100);
     put(s, "a", "", "", STORED_ENDED, "1");
     put(s, "b", "", "a", STORED_ENDED, "2");
@@ -240,10 +234,9 @@ static void a_chain_comes_oldest_first(void **state)
     store_close(s);
 }
 
-static void the_longest_unused_go_first(void **state)
+TEST_WITH(the_longest_unused_go_first, setup, teardown)
 {
     char id[16], text[1001];
-    (void)state;
     memset(text, 'x', 1000);
     text[1000] = 0;
     struct store *s = open_with(10 * 1002, 5, 100);
@@ -271,9 +264,8 @@ static void the_longest_unused_go_first(void **state)
     store_close(s);
 }
 
-static void what_is_old_is_not_there(void **state)
+TEST_WITH(what_is_old_is_not_there, setup, teardown)
 {
-    (void)state;
     clock_is = 1000000;
     struct store *s = open_with(1 << 20, 100, 1);
     put(s, "a", "", "", STORED_ENDED, "1");
@@ -286,9 +278,8 @@ static void what_is_old_is_not_there(void **state)
 }
 
 /* New responses are not the first to go, and old ones end by the new clock. */
-static void a_clock_that_is_set_back_changes_no_order(void **state)
+TEST_WITH(a_clock_that_is_set_back_changes_no_order, setup, teardown)
 {
-    (void)state;
     clock_is = 1000000;
     struct store *s = open_with(1 << 20, 2, 100);
     put(s, "a", "", "", STORED_ENDED, "1");
@@ -304,10 +295,9 @@ static void a_clock_that_is_set_back_changes_no_order(void **state)
     store_close(s);
 }
 
-static void what_ran_is_lost_with_its_process(void **state)
+TEST_WITH(what_ran_is_lost_with_its_process, setup, teardown)
 {
     struct err e = ERR_INIT;
-    (void)state;
     struct store *s = open_with(1 << 20, 100, 100);
     put(s, "a", "", "", STORED_RUNNING, "1");
     put(s, "b", "", "", STORED_ENDED, "2");
@@ -337,11 +327,10 @@ static enum store_state state_of(struct store *s, const char *id)
 }
 
 /* Files may not grow any more, as on a full disk: a running response is not running for ever. */
-static void what_cannot_be_written_is_lost(void **state)
+TEST_WITH(what_cannot_be_written_is_lost, setup, teardown)
 {
     static char text[65536];
     struct rlimit all, few;
-    (void)state;
     memset(text, 'x', sizeof(text) - 1);
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
@@ -370,10 +359,9 @@ static void what_cannot_be_written_is_lost(void **state)
 }
 
 /* More than may wait for the disk. */
-static void what_is_dropped_is_lost(void **state)
+TEST_WITH(what_is_dropped_is_lost, setup, teardown)
 {
     enum { BYTES = 65 << 20 };
-    (void)state;
     char *large = malloc(BYTES);
     memset(large, 'x', BYTES - 1);
     large[BYTES - 1] = 0;
@@ -424,12 +412,11 @@ static void expect_put(struct expected *x, int id, int bytes)
 
 /* Were the store's counts wrong by one row or byte for long, it would keep too much or too little.
  */
-static void bounds_hold_over_a_random_walk(void **state)
+TEST_WITH(bounds_hold_over_a_random_walk, setup, teardown)
 {
     static char text[MOST_BYTES / 4 + 1];
     struct expected x = {0};
     char id[16];
-    (void)state;
     srand(7);
     struct store *s = open_with(MOST_BYTES, MOST, 1000);
     for (int i = 0; i < 1500; i++) {
@@ -477,11 +464,10 @@ static int scanned(void)
 }
 
 /* A full store must not read itself for each response that it stores or deletes. */
-static void a_full_store_is_not_read_for_each_response(void **state)
+TEST_WITH(a_full_store_is_not_read_for_each_response, setup, teardown)
 {
     enum { FULL = 300, MORE = 100 };
     char id[16];
-    (void)state;
     assert_int_equal(sqlite3_auto_extension((void (*)(void))note_opened), SQLITE_OK);
     struct store *s = open_with(1 << 20, FULL, 1000);
     for (int i = 0; i < FULL + MORE; i++) {
@@ -500,22 +486,4 @@ static void a_full_store_is_not_read_for_each_response(void **state)
     store_close(s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-        T(what_was_put_is_there_for_its_owner),
-        T(what_is_stored_is_changed_in_place),
-        T(a_chain_comes_oldest_first),
-        T(the_longest_unused_go_first),
-        T(what_is_old_is_not_there),
-        T(a_clock_that_is_set_back_changes_no_order),
-        T(what_ran_is_lost_with_its_process),
-        T(what_cannot_be_written_is_lost),
-        T(what_is_dropped_is_lost),
-        T(bounds_hold_over_a_random_walk),
-        T(a_full_store_is_not_read_for_each_response),
-#undef T
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

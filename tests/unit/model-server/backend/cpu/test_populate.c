@@ -35,12 +35,11 @@ static void nothing(void *arg, int thread, size_t begin, size_t end)
     (void)arg, (void)thread, (void)begin, (void)end;
 }
 
-static void the_first_blocks_are_in_memory(void **state)
+TEST(the_first_blocks_are_in_memory)
 {
     struct err e = ERR_INIT;
     struct device *d = device(2, ~(uint64_t)0);
     struct kv_cache *kv = cpu_kv_new(d, &desc, &e);
-    (void)state;
     assert_non_null(kv);
     const size_t front = cpu_kv_front(kv);
     size_t none = 0;
@@ -56,7 +55,7 @@ static void the_first_blocks_are_in_memory(void **state)
 
 /* Two streams of a cache that no thread populates: huge pages would hold several times the front.
  */
-static void nothing_else_is_taken_before(void **state)
+TEST(nothing_else_is_taken_before)
 {
     struct err e = ERR_INIT;
     struct device *d = device(2, ~(uint64_t)0);
@@ -64,7 +63,6 @@ static void nothing_else_is_taken_before(void **state)
     struct kv_stream streams[2];
     struct kv_cache kv = {.desc = desc, .block_bytes = 2 * BLOCK, .n_streams = 2};
     const size_t each = (size_t)desc.n_blocks * BLOCK;
-    (void)state;
     kv.streams = streams;
     kv.bytes = 2 * each;
     kv.data = cpu_map(kv.bytes);
@@ -79,12 +77,11 @@ static void nothing_else_is_taken_before(void **state)
 }
 
 /* In the background, in several pieces of each stream; also beside steps, for the first 100 ms. */
-static void the_rest_follows(void **state)
+TEST(the_rest_follows)
 {
     struct err e = ERR_INIT;
     struct device *d = device(2, ~(uint64_t)0);
     struct kv_desc k = desc;
-    (void)state;
     k.n_layers = 1;
     k.n_blocks = 4096;
     struct kv_cache *kv = cpu_kv_new(d, &k, &e);
@@ -106,10 +103,9 @@ static uint32_t front_of(struct kv_desc k)
     return cpu_kv_front(&kv);
 }
 
-static void the_front_is_bounded(void **state)
+TEST(the_front_is_bounded)
 {
     struct kv_desc k = desc;
-    (void)state;
     assert_int_equal(front_of(k), 257); /* 4096 tokens, and block 0 */
     k.n_blocks = 3;                     /* a small cache: all of it */
     assert_int_equal(front_of(k), 3);
@@ -123,13 +119,4 @@ static void the_front_is_bounded(void **state)
     assert_int_equal(front_of(k), 2);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_blocks_are_in_memory),
-        cmocka_unit_test(nothing_else_is_taken_before),
-        cmocka_unit_test(the_rest_follows),
-        cmocka_unit_test(the_front_is_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

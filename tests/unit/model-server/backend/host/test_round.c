@@ -24,9 +24,8 @@ static void fill(float *x, uint32_t n)
     x[5] = -1.25f;
 }
 
-static void every_backend_selects_the_same_functions(void **state)
+TEST(every_backend_selects_the_same_functions)
 {
-    (void)state;
     for (unsigned features = 0; features < 2 * CPU_NEON_FP16; features++) {
         struct rounding r = {0};
         struct kernels k = {0};
@@ -37,18 +36,16 @@ static void every_backend_selects_the_same_functions(void **state)
     }
 }
 
-static void no_feature_selects_the_reference(void **state)
+TEST(no_feature_selects_the_reference)
 {
-    (void)state;
     struct rounding r = {0};
     rounding_init(&r, 0);
     assert_ptr_equal(r.quantise, k_quantise_ref);
     assert_ptr_equal(r.quantise4, k_quantise4_ref);
 }
 
-static void eight_bits_are_the_nearest_in_quads(void **state)
+TEST(eight_bits_are_the_nearest_in_quads)
 {
-    (void)state;
     float x[N];
     uint8_t q[QUADS * STRIDE];
     int32_t sum, all = 0;
@@ -69,10 +66,9 @@ static void eight_bits_are_the_nearest_in_quads(void **state)
         assert_int_equal(q[i * STRIDE + 4], 0x55);
 }
 
-static void four_bits_have_the_scale_of_least_error(void **state)
+TEST(four_bits_have_the_scale_of_least_error)
 {
     static const float tops[] = INT4_TOPS;
-    (void)state;
     float x[INT4_GROUP];
     int8_t q[INT4_GROUP];
     fill(x, INT4_GROUP);
@@ -92,9 +88,8 @@ static void four_bits_have_the_scale_of_least_error(void **state)
     assert_true(is <= least * 1.001);
 }
 
-static void a_row_that_is_not_finite_has_no_scale(void **state)
+TEST(a_row_that_is_not_finite_has_no_scale)
 {
-    (void)state;
     static const float odd[] = {INFINITY, -INFINITY, NAN};
     const struct rounding r = fastest();
     for (int i = 0; i < 3; i++) {
@@ -113,9 +108,8 @@ static void a_row_that_is_not_finite_has_no_scale(void **state)
     }
 }
 
-static void e4m3_has_its_greatest_number_for_the_greatest(void **state)
+TEST(e4m3_has_its_greatest_number_for_the_greatest)
 {
-    (void)state;
     float x[N];
     uint8_t q[4 * QUADS];
     fill(x, N);
@@ -127,15 +121,4 @@ static void e4m3_has_its_greatest_number_for_the_greatest(void **state)
                     fmaxf(fabsf(x[i]) / 15.99f, 0x1.01p-10f * scale));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_backend_selects_the_same_functions),
-        cmocka_unit_test(no_feature_selects_the_reference),
-        cmocka_unit_test(eight_bits_are_the_nearest_in_quads),
-        cmocka_unit_test(four_bits_have_the_scale_of_least_error),
-        cmocka_unit_test(a_row_that_is_not_finite_has_no_scale),
-        cmocka_unit_test(e4m3_has_its_greatest_number_for_the_greatest),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

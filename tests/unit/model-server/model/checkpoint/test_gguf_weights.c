@@ -45,7 +45,7 @@ static void put_sizes(struct gguf_write *w, const char *family, uint32_t hidden)
 }
 
 /* Pages of the file that are released are read again; those of a copy would be zeros. */
-static void a_copy_survives_its_release(void **state)
+TEST(a_copy_survives_its_release)
 {
     enum { HIDDEN = 4096 };
     struct gguf_write w = {0};
@@ -54,7 +54,6 @@ static void a_copy_survives_its_release(void **state)
     struct err e = ERR_INIT;
     const uint64_t table[] = {HIDDEN, 1}, vector[] = {HIDDEN};
     float *x = malloc(HIDDEN * sizeof(*x));
-    (void)state;
     assert_non_null(x);
     for (int i = 0; i < HIDDEN; i++)
         x[i] = 3;
@@ -77,7 +76,7 @@ static void a_copy_survives_its_release(void **state)
 }
 
 /* The order of heads is a list as long as a vector. */
-static void rates_are_a_vector(void **state)
+TEST(rates_are_a_vector)
 {
     enum { VALUES = 4, MANY = 64 * 1024 };
     struct gguf_write w = {0};
@@ -86,7 +85,6 @@ static void rates_are_a_vector(void **state)
     struct err e = ERR_INIT;
     const uint64_t table[] = {64, 1}, rates[] = {MANY, VALUES};
     float *x = malloc((size_t)MANY * VALUES * sizeof(*x));
-    (void)state;
     assert_non_null(x);
     for (int i = 0; i < MANY * VALUES; i++)
         x[i] = -1;
@@ -108,9 +106,4 @@ static void rates_are_a_vector(void **state)
     unlink(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_copy_survives_its_release),
-                                       cmocka_unit_test(rates_are_a_vector)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -22,12 +22,11 @@ static size_t file_of(uint8_t *out, const char *header, size_t n_data, int64_t l
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #from "," #to   \
     "]}"
 
-static void test_reads_what_is_there(void **state)
+TEST(test_reads_what_is_there)
 {
     uint8_t bytes[512];
     struct tensor_file s;
     struct err e = ERR_INIT;
-    (void)state;
     size_t n = file_of(bytes,
                        "{\"__metadata__\":{\"format\":\"pt\"}," T("b", "F32", "[2,2]", 0, 16) "," T(
                            "a", "BF16", "[3]", 16, 22) "," T("none", "F16", "[0,9]", 16, 16) "}",
@@ -45,7 +44,7 @@ static void test_reads_what_is_there(void **state)
     tensor_file_close(&s);
 }
 
-static void test_refuses(void **state)
+TEST(test_refuses)
 {
     static const struct {
         const char *header;
@@ -77,7 +76,6 @@ static void test_refuses(void **state)
         {"{" T("a", "U8", "[1]", 0, 1) "," T("a", "U8", "[1]", 1, 2) "}", 2, 0,
          "tensor `a` is there twice"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         uint8_t bytes[512];
         struct tensor_file s;
@@ -92,10 +90,9 @@ static void test_refuses(void **state)
 }
 
 /* Every prefix of a good file is refused, none is read beyond its end. */
-static void test_truncated(void **state)
+TEST(test_truncated)
 {
     uint8_t bytes[512];
-    (void)state;
     size_t n = file_of(bytes, "{" T("a", "F32", "[2]", 0, 8) "}", 8, 0);
     for (size_t k = 0; k < n; k++) {
         struct tensor_file s;
@@ -139,11 +136,10 @@ static void refused(const char *says)
 
 #define INDEX "model.safetensors.index.json"
 
-static void test_folders(void **state)
+TEST_WITH(test_folders, temp_begin, temp_end)
 {
     struct checkpoint c;
     struct err e = ERR_INIT;
-    (void)state;
     refused("no model.safetensors, no model.safetensors.index.json and no pytorch_model.bin");
     static const char torch_index[] = "{\"weight_map\":{\"a\":\"half\"}}";
     put("pytorch_model.bin.index.json", torch_index, sizeof(torch_index) - 1);
@@ -180,10 +176,9 @@ static void test_folders(void **state)
     refused("model.safetensors: empty, or not a regular file");
 }
 
-static void test_pipes(void **state)
+TEST_WITH(test_pipes, temp_begin, temp_end)
 {
     char path[256];
-    (void)state;
     alarm(10); /* opening a pipe without a writer would wait for ever */
     snprintf(path, sizeof(path), "%s/" INDEX, dir);
     assert_int_equal(mkfifo(path, 0600), 0);
@@ -194,14 +189,4 @@ static void test_pipes(void **state)
     alarm(0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads_what_is_there),
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_truncated),
-        cmocka_unit_test_setup_teardown(test_folders, temp_begin, temp_end),
-        cmocka_unit_test_setup_teardown(test_pipes, temp_begin, temp_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

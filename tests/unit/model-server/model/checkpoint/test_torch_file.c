@@ -80,7 +80,7 @@ static int parse(struct tensor_file *s, struct zip *z, const char *pickle, size_
     return torch_parse(s, "w.bin", z->bytes, z->n, e);
 }
 
-static void test_reads_tensors(void **state)
+TEST(test_reads_tensors)
 {
     static const char pickle[] =
         DICT(W TENSOR(STORAGE("FloatStorage", "\6"), "\2", "K\2K\2\x86",
@@ -92,7 +92,6 @@ static void test_reads_tensors(void **state)
     struct zip z = {.method = 0};
     struct tensor_file s;
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(parse(&s, &z, pickle, sizeof(pickle) - 1, &e), 0);
     assert_int_equal(s.n, 3);
     const struct tensor *w = tensor_file_find(&s, "w");
@@ -106,7 +105,7 @@ static void test_reads_tensors(void **state)
     tensor_file_close(&s);
 }
 
-static void test_refuses_pickles(void **state)
+TEST(test_refuses_pickles)
 {
 #define CASE(p, words)                                                                             \
     {                                                                                              \
@@ -150,7 +149,6 @@ static void test_refuses_pickles(void **state)
         CASE(DICT("X\1\0\0\0\n" TENSOR(STORAGE("FloatStorage", "\6"), "\0", "K\6\x85", "K\1\x85")),
              "a tensor name with control characters"),
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct zip z = {.method = 0};
         struct tensor_file s;
@@ -169,13 +167,12 @@ static void test_refuses_pickles(void **state)
     }
 }
 
-static void test_refuses_archives(void **state)
+TEST(test_refuses_archives)
 {
     static const char pickle[] =
         DICT(W TENSOR(STORAGE("FloatStorage", "\6"), "\0", "K\6\x85", "K\1\x85"));
     struct tensor_file s;
     struct err e = ERR_INIT;
-    (void)state;
     struct zip packed = {.method = 8};
     assert_int_equal(parse(&s, &packed, pickle, sizeof(pickle) - 1, &e), -1);
     assert_non_null(strstr(e.msg, "compressed or encrypted"));
@@ -198,12 +195,4 @@ static void test_refuses_archives(void **state)
         assert_int_equal(torch_parse(&s, "w.bin", whole.bytes, n, &e), -1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads_tensors),
-        cmocka_unit_test(test_refuses_pickles),
-        cmocka_unit_test(test_refuses_archives),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

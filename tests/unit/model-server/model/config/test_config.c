@@ -2,7 +2,7 @@
 #include "tests/unit/model-server/model/config/config_text.h"
 
 /* Ids around pictures have the last rows of the tower's table, or are refused. */
-static void visual_indicators_are_consecutive_ids(void **state)
+TEST(visual_indicators_are_consecutive_ids)
 {
     static const char *const bad[] = {"[315,316,317,318]",
                                       "[1,2,3,4,6]",
@@ -13,7 +13,6 @@ static void visual_indicators_are_consecutive_ids(void **state)
                                       "7"};
     struct decoder_spec s;
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(
         configure("\"visual_indicator_token_ids\":[315,316,317,318,319]", OVIS2, &s, &e), 0);
     assert_int_equal(s.n_other, 1);
@@ -29,7 +28,7 @@ static void visual_indicators_are_consecutive_ids(void **state)
 }
 
 /* Keys of the hub, keys of transformers 5: one spec. */
-static void test_same_meaning(void **state)
+TEST(test_same_meaning)
 {
     static const char *const pairs[][2] = {
         {"\"rope_theta\":5000",
@@ -50,7 +49,6 @@ static void test_same_meaning(void **state)
         {"\"rope_scaling\":null,\"head_dim\":null,\"num_key_value_heads\":null", ""},
     };
     static struct decoder_spec a, b;
-    (void)state;
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         accepted(pairs[i][0], LLAMA, &a);
         accepted(pairs[i][1], LLAMA, &b);
@@ -58,10 +56,9 @@ static void test_same_meaning(void **state)
     }
 }
 
-static void test_windows(void **state)
+TEST(test_windows)
 {
     static struct decoder_spec s;
-    (void)state;
     accepted("\"sliding_window\":9", "\"model_type\":\"mistral\"," SIZES, &s);
     assert_int_equal(s.layers[0].window, 9);
     assert_int_equal(s.layers[1].window, 9);
@@ -85,10 +82,9 @@ static void test_windows(void **state)
     assert_int_equal(s.layers[1].window, 0);
 }
 
-static void test_rwkv(void **state)
+TEST(test_rwkv)
 {
     static struct decoder_spec s;
-    (void)state;
     const char base[] = "\"model_type\":\"rwkv7\",\"hidden_size\":96,\"num_hidden_layers\":2,"
                         "\"vocab_size\":320,\"attn\":null,\"value_dim\":[96,96]";
     accepted("\"head_dim\":16,\"hidden_ratio\":3.1", base, &s);
@@ -100,10 +96,9 @@ static void test_rwkv(void **state)
 }
 
 /* The bases of the cases that are refused are themselves accepted. */
-static void test_encoders(void **state)
+TEST(test_encoders)
 {
     static struct decoder_spec s;
-    (void)state;
     accepted("", DEBERTA, &s);
     assert_int_equal(s.apart.buckets, 64);
     assert_int_equal(s.apart.most, 512);
@@ -150,10 +145,9 @@ static void test_encoders(void **state)
 }
 
 /* Families that are others under another name. */
-static void test_kin(void **state)
+TEST(test_kin)
 {
     static struct decoder_spec s;
-    (void)state;
     accepted("\"model_type\":\"gpt-sw3\"", GPT2, &s);
     assert_true(s.qkv == QKV_STACKED && s.learned_positions && s.transposed);
     accepted("", "\"model_type\":\"gemma4_unified_text\"," SIZES, &s);
@@ -169,10 +163,9 @@ static void test_kin(void **state)
 }
 
 /* A layer of T5's decoder is two: the second attends to the encoder. */
-static void test_decoder_of_an_encoder(void **state)
+TEST(test_decoder_of_an_encoder)
 {
     static struct decoder_spec s;
-    (void)state;
     accepted("\"num_decoder_layers\":3", T5_WHOLE, &s);
     assert_int_equal(s.n_layers, 6);
     assert_int_equal(s.max_positions, 1024);
@@ -196,10 +189,9 @@ static void test_decoder_of_an_encoder(void **state)
 }
 
 /* What the engine is told about lengths: scalings that stretch the positions do so. */
-static void test_max_positions(void **state)
+TEST(test_max_positions)
 {
     static struct decoder_spec s;
-    (void)state;
     accepted("", LLAMA, &s);
     assert_int_equal(s.max_positions, 512);
     accepted("\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}", LLAMA, &s);
@@ -210,13 +202,12 @@ static void test_max_positions(void **state)
     assert_int_equal(s.max_positions, 1024);
 }
 
-static void test_rope_option(void **state)
+TEST(test_rope_option)
 {
     static struct decoder_spec s;
     const struct arch *a;
     const char *type;
     struct err e = ERR_INIT;
-    (void)state;
     accepted("\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}", LLAMA, &s);
     assert_int_equal(arch_configure(path, NULL, "linear", 3, &a, &type, &s, &e), 0);
     assert_int_equal(s.rope[0].kind, ROPE_LINEAR);
@@ -229,13 +220,12 @@ static void test_rope_option(void **state)
 }
 
 /* What Python writes for a number that JSON has no word for, and what transformers 5 writes. */
-static void test_infinity(void **state)
+TEST(test_infinity)
 {
     static const char *const limits[] = {"[0.5, Infinity]", "[0.5, {\"__float__\": \"Infinity\"}]"};
     static struct decoder_spec s;
     char keys[120];
     struct err e = ERR_INIT;
-    (void)state;
     for (int i = 0; i < 2; i++) {
         snprintf(keys, sizeof(keys), "\"time_step_limit\":%s,\"x\":\"\\\"Infinity\"", limits[i]);
         assert_int_equal(configure(keys, FALCON, &s, &e), 0);
@@ -251,7 +241,7 @@ static void test_infinity(void **state)
 }
 
 /* The same in a text instead of a file (--shape). */
-static void test_infinity_in_text(void **state)
+TEST(test_infinity_in_text)
 {
     static const char text[] = "{\"rope_theta\":Infinity,\"time_step_limit\":[0.0, Infinity],"
                                "\"model_type\":\"llama\"," SIZES "}";
@@ -259,16 +249,14 @@ static void test_infinity_in_text(void **state)
     const struct arch *a;
     const char *type;
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(arch_configure("x.json", text, NULL, 1, &a, &type, &s, &e), -1);
     assert_non_null(strstr(e.msg, "`rope_theta`"));
 }
 
 /* ModernBERT's decoder: half of local_attention, unless the file says the window itself. */
-static void test_modernbert_decoder(void **state)
+TEST(test_modernbert_decoder)
 {
     static struct decoder_spec s;
-    (void)state;
     accepted("\"model_type\":\"modernbert-decoder\",\"local_attention\":40", SIZES, &s);
     assert_true(s.layers[0].window == 0 && s.layers[1].window == 20);
     accepted("\"model_type\":\"modernbert-decoder\",\"sliding_window\":12", SIZES, &s);
@@ -276,10 +264,9 @@ static void test_modernbert_decoder(void **state)
 }
 
 /* T5: any activation, with or without a gate. */
-static void test_t5_activations(void **state)
+TEST(test_t5_activations)
 {
     static struct decoder_spec s;
-    (void)state;
     accepted("\"feed_forward_proj\":\"gated-gelu\"", T5_WHOLE, &s);
     assert_true(s.mlp == MLP_GATED && s.act == ACT_GELU_TANH);
     accepted("\"feed_forward_proj\":\"gelu\"", T5_WHOLE, &s);
@@ -289,10 +276,9 @@ static void test_t5_activations(void **state)
 }
 
 /* InternLM 3: the switches of its own files, and those that transformers 5 writes. */
-static void test_internlm3(void **state)
+TEST(test_internlm3)
 {
     static struct decoder_spec s;
-    (void)state;
     accepted("\"model_type\":\"internlm3\",\"qkv_bias\":true,\"bias\":false", SIZES, &s);
     assert_true(s.bias.qkv && !s.bias.o && !s.bias.mlp);
     accepted("\"model_type\":\"internlm3\",\"bias\":true", SIZES, &s);
@@ -304,11 +290,10 @@ static void test_internlm3(void **state)
 }
 
 /* Which layers are of what kind. */
-static void test_mixers(void **state)
+TEST(test_mixers)
 {
     static struct decoder_spec s;
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(configure("\"num_hidden_layers\":5", DELTA, &s, &e), 0);
     for (uint32_t i = 0; i < 5; i++)
         assert_int_equal(s.layers[i].mixer, i == 3 ? MIXER_ATTENTION : MIXER_DELTA);
@@ -325,11 +310,10 @@ static void test_mixers(void **state)
 }
 
 /* A family's own keys, the usual ones that it reads too, those that it does not read. */
-static void test_own_words(void **state)
+TEST(test_own_words)
 {
     struct decoder_spec s;
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(configure("\"n_inner\":null,\"intermediate_size\":96,\"n_positions\":77,"
                                "\"num_key_value_heads\":2",
                                GPT2, &s, &e),
@@ -344,13 +328,12 @@ static void test_own_words(void **state)
 }
 
 /* Baichuan 13B has no rotation, Baichuan 2 another head; Qwen is served up to its training. */
-static void test_first_chinese_models(void **state)
+TEST(test_first_chinese_models)
 {
     struct decoder_spec s;
     struct err e = ERR_INIT;
     static const char baichuan[] = "\"model_type\":\"baichuan\"," SIZES;
     static const char qwen[] = "\"model_type\":\"qwen\",\"seq_length\":8192," SIZES;
-    (void)state;
     assert_int_equal(configure("\"max_position_embeddings\":4096", baichuan, &s, &e), 0);
     assert_int_equal(s.rope[0].kind, ROPE_DEFAULT);
     assert_false(s.unit_head);
@@ -371,7 +354,7 @@ static void test_first_chinese_models(void **state)
 }
 
 /* Which layer's selection each layer uses: by a list, a word, or a period from a layer on. */
-static void test_selections(void **state)
+TEST(test_selections)
 {
     static const struct {
         const char *keys;
@@ -385,7 +368,6 @@ static void test_selections(void **state)
         {"\"num_hidden_layers\":2,\"indexer_types\":[\"full\",\"shared\"]", {0, 1}},
     };
     static struct decoder_spec s;
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         accepted(cases[i].keys, GLM_5, &s);
         assert_true(s.mla.index.interleaved && s.mla.index.heads == 32 && s.mla.index.top == 2048);
@@ -399,7 +381,7 @@ static void test_selections(void **state)
 }
 
 /* Which layers of Mistral Large 4 read the latents of others, and which of them rotate. */
-static void test_latents_of_others(void **state)
+TEST(test_latents_of_others)
 {
     static const char layers[] = "\"num_hidden_layers\":5,\"no_rope_layers\":[1,0,1,1,0],"
                                  "\"kv_source_layers\":";
@@ -412,7 +394,6 @@ static void test_latents_of_others(void **state)
                    {"[0,1]", "does not name 5 layers"}};
     static struct decoder_spec s;
     char keys[200];
-    (void)state;
     snprintf(keys, sizeof(keys), "%s[0,1,0,3,1]", layers);
     accepted(keys, LARGE_4, &s);
     for (uint32_t i = 0; i < s.n_layers; i++) {
@@ -431,10 +412,9 @@ static void test_latents_of_others(void **state)
 }
 
 /* Which layers of MiniMax M3 have an indexer, and its sizes, in either spelling. */
-static void test_blocks(void **state)
+TEST(test_blocks)
 {
     static struct decoder_spec s;
-    (void)state;
     accepted("\"index_topk_blocks\":5,\"index_local_blocks\":2", M3, &s);
     assert_true(!s.layers[0].by_blocks && s.layers[1].by_blocks);
     assert_true(s.blocks.top == 5 && s.blocks.local == 2 && s.blocks.block == 128);
@@ -450,11 +430,10 @@ static void test_blocks(void **state)
     assert_int_equal(s.blocks.top, 0);
 }
 
-static void test_windows_of_llama(void **state)
+TEST(test_windows_of_llama)
 {
     struct decoder_spec s;
     struct err e = ERR_INIT;
-    (void)state;
     assert_int_equal(configure("\"sliding_window\":32", LLAMA, &s, &e), 0);
     assert_int_equal(s.layers[0].window, 0); /* as transformers: no layer has one */
     assert_int_equal(configure("\"sliding_window\":32,\"layer_types\":[\"full_attention\","
@@ -466,11 +445,10 @@ static void test_windows_of_llama(void **state)
 }
 
 /* What a key that is absent means differs from what null means. */
-static void test_absent_is_not_null(void **state)
+TEST(test_absent_is_not_null)
 {
     static struct decoder_spec s;
     static const char exaone[] = "\"model_type\":\"exaone4\"," SIZES;
-    (void)state;
     accepted("", exaone, &s);
     assert_true(s.layers[0].window == 4096 && s.layers[0].rope == 0);
     accepted("\"sliding_window\":null", exaone, &s);
@@ -482,10 +460,9 @@ static void test_absent_is_not_null(void **state)
 }
 
 /* Layers of several turns share the weights of the first one. */
-static void test_turns(void **state)
+TEST(test_turns)
 {
     static struct decoder_spec s;
-    (void)state;
     accepted("\"total_ut_steps\":3", "\"model_type\":\"ouro\"," SIZES, &s);
     assert_int_equal(s.n_layers, 6);
     for (uint32_t i = 0; i < 6; i++) {
@@ -495,11 +472,10 @@ static void test_turns(void **state)
 }
 
 /* transformers 5 names layers by numbers of equal length. */
-static void test_own_sizes(void **state)
+TEST(test_own_sizes)
 {
     static const char base[] = "\"model_type\":\"gemma4_text\",\"num_hidden_layers\":12," SIZES;
     static struct decoder_spec s;
-    (void)state;
     accepted("\"per_layer_config\":{\"05\":{\"head_dim\":32,\"num_key_value_heads\":2},\"11\":{"
              "\"head_dim\":64}},\"global_head_dim\":16",
              base, &s);
@@ -511,7 +487,7 @@ static void test_own_sizes(void **state)
 }
 
 /* Files as they were published: the words of the first Falcon and StableLM, and dots.llm1's. */
-static void test_first_words(void **state)
+TEST(test_first_words)
 {
     static const struct {
         const char *old, *now;
@@ -535,7 +511,6 @@ static void test_first_words(void **state)
          "32," SIZES},
     };
     static struct decoder_spec a, b;
-    (void)state;
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         accepted("", pairs[i].old, &a);
         accepted("", pairs[i].now, &b);
@@ -544,13 +519,12 @@ static void test_first_words(void **state)
 }
 
 /* A text model that is not named is that of the file's family, or Llama. */
-static void test_unnamed_text_models(void **state)
+TEST(test_unnamed_text_models)
 {
     static struct decoder_spec s;
     const struct arch *a;
     const char *type;
     struct err e = ERR_INIT;
-    (void)state;
     accepted("", "\"model_type\":\"embedding_gemma2\",\"text_config\":{" SIZES "}", &s);
     assert_true(s.both_ways && s.per_layer_plain);
     assert_int_equal(s.layers[0].window, 513);
@@ -559,35 +533,4 @@ static void test_unnamed_text_models(void **state)
     assert_string_equal(type, "llama");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_own_sizes),
-        cmocka_unit_test(test_first_words),
-        cmocka_unit_test(test_unnamed_text_models),
-        cmocka_unit_test(test_selections),
-        cmocka_unit_test(test_latents_of_others),
-        cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_windows_of_llama),
-        cmocka_unit_test(test_absent_is_not_null),
-        cmocka_unit_test(test_turns),
-        cmocka_unit_test(visual_indicators_are_consecutive_ids),
-        cmocka_unit_test(test_same_meaning),
-        cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_max_positions),
-        cmocka_unit_test(test_rope_option),
-        cmocka_unit_test(test_rwkv),
-        cmocka_unit_test(test_encoders),
-        cmocka_unit_test(test_kin),
-        cmocka_unit_test(test_decoder_of_an_encoder),
-        cmocka_unit_test(test_infinity),
-        cmocka_unit_test(test_infinity_in_text),
-        cmocka_unit_test(test_internlm3),
-        cmocka_unit_test(test_modernbert_decoder),
-        cmocka_unit_test(test_t5_activations),
-        cmocka_unit_test(test_mixers),
-        cmocka_unit_test(test_own_words),
-        cmocka_unit_test(test_first_chinese_models),
-    };
-    return cmocka_run_group_tests(tests, make_file, drop_file);
-}
+int main(void) { return tests_run(make_file, drop_file); }

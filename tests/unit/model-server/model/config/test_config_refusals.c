@@ -9,7 +9,7 @@
 #define DORY      "\"model_type\":\"dory\",\"n_input_layers\":1,\"n_output_layers\":0," SIZES
 #define CHAMELEON "\"model_type\":\"chameleon\"," SIZES
 #define STEP      "\"model_type\":\"step3p5\"," SIZES
-static void what_is_not_supported_is_refused_by_name(void **state)
+TEST(what_is_not_supported_is_refused_by_name)
 {
     static const struct {
         const char *keys, *base, *says;
@@ -395,7 +395,6 @@ static void what_is_not_supported_is_refused_by_name(void **state)
          "\"model_type\":\"codegen\",\"n_embd\":48,\"n_layer\":2,\"vocab_size\":320",
          "`n_head` must be a multiple of 4"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         static struct decoder_spec s;
         struct err e = ERR_INIT;
@@ -408,10 +407,4 @@ static void what_is_not_supported_is_refused_by_name(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_supported_is_refused_by_name),
-    };
-    return cmocka_run_group_tests_name("config refusals", tests, make_file, drop_file);
-}
+int main(void) { return tests_run(make_file, drop_file); }

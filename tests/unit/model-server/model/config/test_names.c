@@ -2,7 +2,7 @@
 #include "tests/unit/model-server/model/config/config_text.h"
 
 /* Kin have equal names behind other prefixes; files may have any of these, or none. */
-static void test_prefixes(void **state)
+TEST(test_prefixes)
 {
     static const char *const want[] = {"bert.a.weight", "a.weight", "ernie.a.weight"};
     static struct decoder_spec s;
@@ -11,7 +11,6 @@ static void test_prefixes(void **state)
     struct arch_use u;
     struct err e = ERR_INIT;
     char out[64];
-    (void)state;
     accepted("", "\"model_type\":\"ernie\"," SIZES, &s);
     assert_int_equal(arch_configure(path, NULL, NULL, 0, &a, &type, &s, &e), 0);
     assert_string_equal(type, "ernie");
@@ -30,7 +29,7 @@ static void test_prefixes(void **state)
 }
 
 /* Prefixes of vision files go before the family's own, or in its place. */
-static void test_text_of_a_vision_file(void **state)
+TEST(test_text_of_a_vision_file)
 {
     static struct decoder_spec s;
     const struct arch *a;
@@ -39,7 +38,6 @@ static void test_text_of_a_vision_file(void **state)
     struct err e = ERR_INIT;
     char out[80];
     int theirs = 0, replaced = 0;
-    (void)state;
     accepted("", NEMOTRON, &s);
     assert_int_equal(arch_configure(path, NULL, NULL, 0, &a, &type, &s, &e), 0);
     for (int i = 0; (got = arch_name_in_file(a, "backbone.a.weight", i, out, sizeof(out))); i++) {
@@ -55,11 +53,4 @@ static void test_text_of_a_vision_file(void **state)
     assert_true(!arch_use_of(a, "vision_model.backbone.layers.3.mixer.up_proj.weight", &u));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prefixes),
-        cmocka_unit_test(test_text_of_a_vision_file),
-    };
-    return cmocka_run_group_tests(tests, make_file, drop_file);
-}
+int main(void) { return tests_run(make_file, drop_file); }

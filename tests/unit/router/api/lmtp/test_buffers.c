@@ -1,14 +1,10 @@
 /* Token buffers: what they hold, and what bounds them. */
 #include "router/api/lmtp/buffers.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "tests/unit/test.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static void expect_ids(const struct buffers *b, const char *name, const uint32_t *ids, uint32_t n)
 {
@@ -19,9 +15,8 @@ static void expect_ids(const struct buffers *b, const char *name, const uint32_t
         assert_memory_equal(t->ids, ids, n * sizeof(*ids));
 }
 
-static void test_life(void **state)
+TEST(test_life)
 {
-    (void)state;
     struct buffers b = {0};
     struct err e = ERR_INIT;
     uint32_t prompt[] = {1, 2, 3}, answer[] = {4, 5}, all[] = {1, 2, 3, 4, 5};
@@ -46,9 +41,8 @@ static void test_life(void **state)
     assert_true(b.n == 0 && b.held == 0 && b.reserved == 0);
 }
 
-static void test_bounds(void **state)
+TEST(test_bounds)
 {
-    (void)state;
     struct buffers b = {0};
     struct err e = ERR_INIT;
     char name[16];
@@ -70,8 +64,4 @@ static void test_bounds(void **state)
     buffers_free(&b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_life), cmocka_unit_test(test_bounds)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -22,9 +22,8 @@ static int other_end(int fd)
 }
 
 /* libmicrohttpd hands a socket over that waits for acknowledgements, and tokens come in lumps. */
-static void test_nothing_is_held_back(void **state)
+TEST(test_nothing_is_held_back)
 {
-    (void)state;
     int fd = ws_open(&rig), on = 0;
     socklen_t n = sizeof(on);
     speak(fd, GENERATE_2);
@@ -35,9 +34,8 @@ static void test_nothing_is_held_back(void **state)
     hang_up(&rig, fd);
 }
 
-static void test_frames(void **state)
+TEST(test_frames)
 {
-    (void)state;
     struct buf b = BUF_INIT;
     int fd = ws_open(&rig);
     frame(fd, FIN | BINARY, GENERATE_2, strlen(GENERATE_2), true); /* ignored */
@@ -68,9 +66,8 @@ static void test_frames(void **state)
     buf_free(&b);
 }
 
-static void test_the_size_of_a_message(void **state)
+TEST(test_the_size_of_a_message)
 {
-    (void)state;
     size_t n = 5 << 20;
     char *big = malloc(n);
     memset(big, ' ', n);
@@ -85,9 +82,8 @@ static void test_the_size_of_a_message(void **state)
     hang_up(&rig, fd);
 }
 
-static void test_handshakes(void **state)
+TEST(test_handshakes)
 {
-    (void)state;
     static const struct {
         const char *path, *headers;
         int status;
@@ -137,9 +133,8 @@ static const char *apart(struct buf *b)
     return b->p;
 }
 
-static void test_lines(void **state)
+TEST(test_lines)
 {
-    (void)state;
     struct buf b = BUF_INIT;
     int fd = dial_unix();
     const char *two = "nonsense\r\n\n" GENERATE_2; /* the last line lacks its end */
@@ -181,9 +176,8 @@ static int as_another_user(void)
     return n == 0 || (n < 0 && errno == ECONNRESET) ? 0 : 1;
 }
 
-static void test_lines_of_another_user(void **state)
+TEST(test_lines_of_another_user)
 {
-    (void)state;
     const char *path = rig.config.lmtp_listen + 5;
     struct stat st;
     int status;
@@ -204,9 +198,8 @@ static void test_lines_of_another_user(void **state)
 }
 
 /* Last: the server says goodbye to those who are in the middle, and to those who wait. */
-static void test_shutdown(void **state)
+TEST(test_shutdown)
 {
-    (void)state;
     struct buf b = BUF_INIT;
     int busy = ws_open(&rig), idle = ws_open(&rig), lines = dial_unix();
     speak(busy, "GENERATE {\"prompt\":[1],\"max_tokens\":3000,\"stream_id\":1}");
@@ -225,16 +218,4 @@ static void test_shutdown(void **state)
     buf_free(&b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_is_held_back),
-        cmocka_unit_test(test_frames),
-        cmocka_unit_test(test_the_size_of_a_message),
-        cmocka_unit_test(test_handshakes),
-        cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_lines_of_another_user),
-        cmocka_unit_test(test_shutdown),
-    };
-    return cmocka_run_group_tests(tests, start, stop);
-}
+int main(void) { return tests_run(start, stop); }

@@ -6,9 +6,8 @@
     "TOKEN [{\"token\":" id ",\"stream_id\":1,\"logprob\":-0.5,\"finish_reason\":" finish          \
     ",\"top_logprobs\":{\"" id "\":-0.5},\"text\":\"" letter "\"}]"
 
-static void test_text(void **state)
+TEST(test_text)
 {
-    (void)state;
     int fd = ws_open(&rig);
     speak(fd, "GENERATE {\"text\":\"Once\",\"max_tokens\":2,\"stream_id\":1}");
     expect(fd, TEXT_TOKEN("a", "100", "null"));
@@ -41,9 +40,8 @@ static void test_text(void **state)
 }
 
 /* Messages keep their order, though text takes a detour. */
-static void test_text_keeps_the_order(void **state)
+TEST(test_text_keeps_the_order)
 {
-    (void)state;
     int fd = ws_open(&rig);
     for (int i = 0; i < 50; i++) {
         char *m = text("BUFFER {\"text\":\"%0*d\",\"save\":\"b\",\"stream_id\":%d}", i + 1, 0, i);
@@ -70,9 +68,8 @@ static void test_text_keeps_the_order(void **state)
     }
 }
 
-static void test_buffers(void **state)
+TEST(test_buffers)
 {
-    (void)state;
     int fd = ws_open(&rig);
     static const struct {
         const char *said, *answer;
@@ -123,9 +120,8 @@ static void test_buffers(void **state)
     hang_up(&rig, fd);
 }
 
-static void test_timeout(void **state)
+TEST(test_timeout)
 {
-    (void)state;
     unsigned before = rig.fleet.cancels;
     int64_t from = clock_ms();
     int fd = ws_open(&rig);
@@ -141,9 +137,8 @@ static void test_timeout(void **state)
     hang_up(&rig, fd);
 }
 
-static void test_places_in_the_queue(void **state)
+TEST(test_places_in_the_queue)
 {
-    (void)state;
     int fd = ws_open(&rig);
     speak(fd, "GENERATE {\"prompt\":[1],\"max_tokens\":2,\"status\":true,\"stream_id\":1}");
     expect(fd, "MSG [{\"stream_id\":1,\"status\":\"queued\",\"position\":2}]");
@@ -173,9 +168,8 @@ static void expect_tokens(int fd, int from, int to)
     }
 }
 
-static void test_a_stream_is_resumed(void **state)
+TEST(test_a_stream_is_resumed)
 {
-    (void)state;
     unsigned before = rig.fleet.cancels;
     int fd = ws_open(&rig);
     speak(fd, LONG_STREAM);
@@ -204,9 +198,8 @@ static void test_a_stream_is_resumed(void **state)
     hang_up(&rig, other);
 }
 
-static void test_what_ended_is_heard_again(void **state)
+TEST(test_what_ended_is_heard_again)
 {
-    (void)state;
     int fd = ws_open(&rig);
     speak(fd, "GENERATE {\"prompt\":[1],\"max_tokens\":2,\"session\":\"s\",\"stream_id\":1}");
     expect(fd, TOKEN_1);
@@ -227,9 +220,8 @@ static void test_what_ended_is_heard_again(void **state)
     hang_up(&rig, fd);
 }
 
-static void test_the_grace_time_ends(void **state)
+TEST(test_the_grace_time_ends)
 {
-    (void)state;
     unsigned before = rig.fleet.cancels;
     int fd = ws_open(&rig);
     speak(fd, LONG_STREAM);
@@ -246,17 +238,4 @@ static void test_the_grace_time_ends(void **state)
     hang_up(&rig, fd);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_text_keeps_the_order),
-        cmocka_unit_test(test_buffers),
-        cmocka_unit_test(test_timeout),
-        cmocka_unit_test(test_places_in_the_queue),
-        cmocka_unit_test(test_a_stream_is_resumed),
-        cmocka_unit_test(test_what_ended_is_heard_again),
-        cmocka_unit_test(test_the_grace_time_ends),
-    };
-    return cmocka_run_group_tests(tests, start, stop);
-}
+int main(void) { return tests_run(start, stop); }

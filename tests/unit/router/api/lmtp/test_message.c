@@ -2,17 +2,13 @@
 #include "router/api/lmtp/items.h"
 #include "router/api/lmtp/message.h"
 #include "router/http/accept.h"
+#include "tests/unit/test.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 static struct arena arena;
 
@@ -29,9 +25,8 @@ static struct lmtp_message parse_n(const char *text, size_t n)
 }
 static struct lmtp_message parse(const char *text) { return parse_n(text, strlen(text)); }
 
-static void test_generate(void **state)
+TEST(test_generate)
 {
-    (void)state;
     struct lmtp_message m = parse(
         "GENERATE {\"max_tokens\": 20, \"temperature\": 0.5, \"top_logprobs\": 3, \"model\": "
         "\"a\\u00e9\\n\","
@@ -56,9 +51,8 @@ static void test_generate(void **state)
     assert_true(m.bias_ids[0] == 5 && m.bias[0] == -100 && m.bias_ids[1] == 0 && m.bias[1] == 1.5f);
 }
 
-static void test_defaults(void **state)
+TEST(test_defaults)
 {
-    (void)state;
     struct lmtp_message m = parse("GENERATE {\"prompt\":[1],\"stream_id\":1}\n");
     assert_int_equal(m.err.kind, ERR_NONE);
     assert_int_equal(m.max_tokens, 32);
@@ -73,9 +67,8 @@ static void test_defaults(void **state)
     assert_true(m.err.kind == ERR_NONE && !m.temperature.set);
 }
 
-static void test_what_is_no_message(void **state)
+TEST(test_what_is_no_message)
 {
-    (void)state;
     const char *bad[] = {"",
                          "GENERATE",
                          "GENERATE{\"stream_id\":1}",
@@ -113,9 +106,8 @@ static void test_what_is_no_message(void **state)
     assert_int_equal(parse(deep).type, LMTP_MALFORMED);
 }
 
-static void test_fields_that_cannot_be(void **state)
+TEST(test_fields_that_cannot_be)
 {
-    (void)state;
     static const struct {
         const char *fields, *about;
     } bad[] = {{"\"prompt\":\"text\"", "`prompt`"},
@@ -158,9 +150,8 @@ static void test_fields_that_cannot_be(void **state)
     }
 }
 
-static void test_stream_ids(void **state)
+TEST(test_stream_ids)
 {
-    (void)state;
     static const struct {
         const char *given, *kept;
     } ids[] = {{"1", "1"},
@@ -184,9 +175,8 @@ static void test_stream_ids(void **state)
     assert_non_null(strstr(parse("GENERATE {\"prompt\":[1]}").err.msg, "stream_id"));
 }
 
-static void test_extensions(void **state)
+TEST(test_extensions)
 {
-    (void)state;
     struct lmtp_message m = parse(
         "GENERATE {\"text\":\"a\\u00e9\",\"buffer\":\"b\",\"buffer_length\":7,\"timeout\":1.5,"
         "\"status\":true,\"session\":\"s\",\"stream_id\":1}");
@@ -223,9 +213,8 @@ static void test_extensions(void **state)
             fail_msg("%s: %s", bad[i].text, parse(bad[i].text).err.msg);
 }
 
-static void test_other_types(void **state)
+TEST(test_other_types)
 {
-    (void)state;
     struct lmtp_message m = parse("SCORE {\"prompt\":[],\"scored\":[3,4],\"stream_id\":2,"
                                   "\"temperature\":\"ignored\",\"max_tokens\":0}");
     assert_true(m.type == LMTP_SCORE && m.err.kind == ERR_NONE);
@@ -264,9 +253,8 @@ static double cpu_ms(void) /* of this thread: others may keep the machine busy *
 
 /* lmql's masks name up to half a vocabulary in each request: reading one must cost time in
  * proportion to its length, and little. */
-static void test_half_a_vocabulary_of_biases(void **state)
+TEST(test_half_a_vocabulary_of_biases)
 {
-    (void)state;
     struct buf b = large_bias(64000);
     double best = 1e9;
     for (int i = 0; i < 20; i++) {
@@ -286,9 +274,8 @@ static void test_half_a_vocabulary_of_biases(void **state)
     buf_free(&b);
 }
 
-static void test_items(void **state)
+TEST(test_items)
 {
-    (void)state;
     struct buf b = BUF_INIT;
     struct gen_token top[] = {{.id = 7, .logprob = -0.5f}, {.id = 9, .logprob = -INFINITY}};
     item_token(
@@ -308,9 +295,8 @@ static void test_items(void **state)
     buf_free(&b);
 }
 
-static void test_accept(void **state)
+TEST(test_accept)
 {
-    (void)state;
     char out[WS_ACCEPT_LEN + 1];
     assert_true(ws_accept("dGhlIHNhbXBsZSBub25jZQ==", out)); /* RFC 6455, 1.3 */
     assert_string_equal(out, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
@@ -328,19 +314,4 @@ static int clean(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generate),
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_what_is_no_message),
-        cmocka_unit_test(test_fields_that_cannot_be),
-        cmocka_unit_test(test_stream_ids),
-        cmocka_unit_test(test_extensions),
-        cmocka_unit_test(test_other_types),
-        cmocka_unit_test(test_half_a_vocabulary_of_biases),
-        cmocka_unit_test(test_items),
-        cmocka_unit_test(test_accept),
-    };
-    return cmocka_run_group_tests(tests, NULL, clean);
-}
+int main(void) { return tests_run(NULL, clean); }

@@ -1,9 +1,8 @@
 /* What clients ask and do to streams, right or wrong, answer by answer. */
 #include "tests/unit/router/api/lmtp/client.h"
 
-static void test_a_stream(void **state)
+TEST(test_a_stream)
 {
-    (void)state;
     int fd = ws_open(&rig);
     speak(fd, GENERATE_2);
     expect(fd, TOKEN_1);
@@ -22,9 +21,8 @@ static void test_a_stream(void **state)
     hang_up(&rig, fd);
 }
 
-static void test_scores(void **state)
+TEST(test_scores)
 {
-    (void)state;
     int fd = ws_open(&rig);
     speak(fd, "SCORE {\"prompt\":[1,2],\"scored\":[3,4],\"stream_id\":1}");
     expect(fd, "TOKEN [{\"token\":3,\"stream_id\":1,\"logprob\":-0.25,\"finish_reason\":null}]");
@@ -36,9 +34,8 @@ static void test_scores(void **state)
 }
 
 /* What arrives, and how the answer begins; all on one connection, which must survive each. */
-static void test_bad_messages(void **state)
+TEST(test_bad_messages)
 {
-    (void)state;
     static const struct {
         const char *said, *answer, *part;
     } rows[] = {
@@ -116,9 +113,8 @@ static void test_bad_messages(void **state)
     hang_up(&rig, fd);
 }
 
-static void test_a_prompt_that_is_too_long(void **state)
+TEST(test_a_prompt_that_is_too_long)
 {
-    (void)state;
     struct buf b = BUF_INIT;
     int fd = ws_open(&rig);
     buf_str(&b, "GENERATE {\"stream_id\":1,\"prompt\":[1");
@@ -131,9 +127,8 @@ static void test_a_prompt_that_is_too_long(void **state)
     hang_up(&rig, fd);
 }
 
-static void test_an_id_in_use(void **state)
+TEST(test_an_id_in_use)
 {
-    (void)state;
     struct buf b = BUF_INIT;
     int fd = ws_open(&rig);
     speak(fd, "GENERATE {\"prompt\":[1],\"max_tokens\":1000,\"stream_id\":1}");
@@ -145,9 +140,8 @@ static void test_an_id_in_use(void **state)
     hang_up(&rig, fd);
 }
 
-static void test_cancel(void **state)
+TEST(test_cancel)
 {
-    (void)state;
     unsigned before = rig.fleet.cancels;
     int fd = ws_open(&rig);
     speak(fd, "GENERATE {\"prompt\":[1],\"max_tokens\":3000,\"stream_id\":1}");
@@ -163,9 +157,8 @@ static void test_cancel(void **state)
 }
 
 /* However it leaves, its streams are cancelled at once. */
-static void test_a_client_that_leaves(void **state)
+TEST(test_a_client_that_leaves)
 {
-    (void)state;
     for (int how = 0; how < 3; how++) {
         unsigned before = rig.fleet.cancels;
         int fd = ws_open(&rig);
@@ -190,9 +183,8 @@ static void test_a_client_that_leaves(void **state)
     }
 }
 
-static void test_one_frame_a_step(void **state)
+TEST(test_one_frame_a_step)
 {
-    (void)state;
     struct buf b = BUF_INIT;
     int fd = ws_open(&rig), most = 0;
     for (int id = 1; id <= 20; id++) {
@@ -214,9 +206,8 @@ static void test_one_frame_a_step(void **state)
 }
 
 /* One who never reads costs a bounded queue, and then the connection. */
-static void test_a_slow_reader(void **state)
+TEST(test_a_slow_reader)
 {
-    (void)state;
     int fd = ws_open(&rig), small = 128 << 10;
     unsigned before = rig.fleet.cancels;
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
@@ -242,9 +233,8 @@ static void test_a_slow_reader(void **state)
     hang_up(&rig, fd);
 }
 
-static void test_overload(void **state)
+TEST(test_overload)
 {
-    (void)state;
     struct buf b = BUF_INIT;
     int fd = ws_open(&rig);
     for (int id = 1; id <= 129; id++) {
@@ -258,19 +248,4 @@ static void test_overload(void **state)
     hang_up(&rig, fd);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_stream),
-        cmocka_unit_test(test_scores),
-        cmocka_unit_test(test_bad_messages),
-        cmocka_unit_test(test_a_prompt_that_is_too_long),
-        cmocka_unit_test(test_an_id_in_use),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_a_client_that_leaves),
-        cmocka_unit_test(test_one_frame_a_step),
-        cmocka_unit_test(test_a_slow_reader),
-        cmocka_unit_test(test_overload),
-    };
-    return cmocka_run_group_tests(tests, start, stop);
-}
+int main(void) { return tests_run(start, stop); }

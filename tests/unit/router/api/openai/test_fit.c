@@ -46,9 +46,8 @@ static const char *cuts(const char *letters, bool turns)
     return out;
 }
 
-static void the_oldest_go_and_the_system_stays(void **state)
+TEST(the_oldest_go_and_the_system_stays)
 {
-    (void)state;
     assert_string_equal(cuts("suauau", true), "suau su");
     assert_string_equal(cuts("uasua", true), "sua");
     assert_string_equal(cuts("suaatu", true), "su");
@@ -61,8 +60,4 @@ static void the_oldest_go_and_the_system_stays(void **state)
     assert_string_equal(cuts("", false), "");
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {cmocka_unit_test(the_oldest_go_and_the_system_stays)};
-    return cmocka_run_group_tests(t, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -15,9 +15,8 @@ static char *settled(char *s)
     return s;
 }
 
-static void chat_answers(void **state)
+TEST(chat_answers)
 {
-    (void)state;
     char *p = post(&rig, "/v1/chat/completions", CHAT(",\"max_tokens\":3"), &b);
     must_have(p, "x-prompt-tokens: 22\r\n"); /* <s>[user]hi[assistant] */
     must_have(p, "x-compute-time: ");
@@ -31,9 +30,8 @@ static void chat_answers(void **state)
         ",\"completion_tokens_details\":{\"reasoning_tokens\":0}}}");
 }
 
-static void chat_streams(void **state)
+TEST(chat_streams)
 {
-    (void)state;
     char *p =
         post(&rig, "/v1/chat/completions",
              "{\"model\":\"mine\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"
@@ -59,9 +57,8 @@ static void chat_streams(void **state)
                                   "\n\ndata: [DONE]\n\n");
 }
 
-static void chat_logprobs_and_n(void **state)
+TEST(chat_logprobs_and_n)
 {
-    (void)state;
     char *p =
         post(&rig, "/v1/chat/completions",
              CHAT(",\"max_completion_tokens\":1,\"logprobs\":true,\"top_logprobs\":1,\"n\":2"), &b);
@@ -73,9 +70,8 @@ static void chat_logprobs_and_n(void **state)
                  ",\"completion_tokens_details\":{\"reasoning_tokens\":0}}");
 }
 
-static void the_template_sees_tools_calls_and_a_last_answer(void **state)
+TEST(the_template_sees_tools_calls_and_a_last_answer)
 {
-    (void)state;
     char *p = post(
         &rig, "/chat_tokenize",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"w?\"},{\"role\":\"assistant\","
@@ -92,13 +88,12 @@ static void the_template_sees_tools_calls_and_a_last_answer(void **state)
     must_have(p, "\"templated_text\":\"<s>[user]w?[assistant]It is\"}");
 }
 
-static void numbers_reach_the_template_as_they_were_written(void **state)
+TEST(numbers_reach_the_template_as_they_were_written)
 {
     static const char *const arguments[] = {"{\"city\":2.0}", "\"{\\\"city\\\":2.0}\"",
                                             "{\"city\":12345678901234567890}"};
     static const char *const want[] = {"[assistant]2.0", "[assistant]2.0",
                                        "[assistant]12345678901234567890"};
-    (void)state;
     for (int i = 0; i < 3; i++) {
         char *body = text("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{"
                           "\"name\":\"f\",\"arguments\":%s}}]}]}",
@@ -124,9 +119,8 @@ static char *without_call_ids(char *s)
     return s;
 }
 
-static void calls_are_told_from_text(void **state)
+TEST(calls_are_told_from_text)
 {
-    (void)state;
     char *p =
         post(&rig, "/v1/chat/completions",
              SAYS("Hm.\\n<tool_call>" F1 "</tool_call>\\n<tool_call>" F1 "</tool_call>", ""), &b);
@@ -151,9 +145,8 @@ static void calls_are_told_from_text(void **state)
     must_have(p, "\"finish_reason\":\"stop\"");
 }
 
-static void calls_are_streamed(void **state)
+TEST(calls_are_streamed)
 {
-    (void)state;
     char *p = unchunk(post(&rig, "/v1/chat/completions",
                            SAYS("Hm <tool_call>" F1 "</tool_call>", ",\"stream\":true"), &b));
     must_have(p, "\"delta\":{\"role\":\"assistant\",\"content\":\"m\"}");
@@ -173,9 +166,8 @@ static void calls_are_streamed(void **state)
     assert_null(strstr(p, "tool_call>"));
 }
 
-static void reasoning_is_told_from_the_answer(void **state)
+TEST(reasoning_is_told_from_the_answer)
 {
-    (void)state;
 #define THOUGHT "{\"messages\":[{\"role\":\"user\",\"content\":\"SAY <think>so</think>yes|\"}]"
     char *p = post(&rig, "/v1/chat/completions", THOUGHT "}", &b);
     must_have(p, "\"content\":\"yes\",\"reasoning_content\":\"so\",\"reasoning\":\"so\"}");
@@ -195,9 +187,8 @@ static void reasoning_is_told_from_the_answer(void **state)
     must_have(p, "[assistant]<think>\\n</think>\\n\\n\"}");
 }
 
-static void completions_answer(void **state)
+TEST(completions_answer)
 {
-    (void)state;
     char *p =
         post(&rig, "/v1/completions", "{\"prompt\":\"x\",\"max_tokens\":2,\"echo\":true}", &b);
     assert_string_equal(
@@ -228,9 +219,8 @@ static void completions_answer(void **state)
     must_have(p, "{\"index\":1,\"text\":\"a\"");
 }
 
-static void completions_logprobs_with_echo(void **state)
+TEST(completions_logprobs_with_echo)
 {
-    (void)state;
     char *p = post(&rig, "/v1/completions",
                    "{\"prompt\":\"h\xc3\xa9\",\"max_tokens\":1,\"echo\":true,\"logprobs\":1}", &b);
     must_have(
@@ -240,9 +230,8 @@ static void completions_logprobs_with_echo(void **state)
         "{\"A\":-0.1,\"a\":-0.5}],\"text_offset\":[0,0,1,2,2]}");
 }
 
-static void completions_stream(void **state)
+TEST(completions_stream)
 {
-    (void)state;
     char *p = post(&rig, "/v1/completions",
                    "{\"prompt\":\"x\",\"max_tokens\":2,\"stream\":true,\"echo\":true}", &b);
     assert_string_equal(
@@ -260,9 +249,8 @@ static void completions_stream(void **state)
         "\"total_tokens\":4,\"prompt_tokens_details\":{\"cached_tokens\":0}}}\n\ndata: [DONE]\n\n");
 }
 
-static void stop_sequences_stay_out_of_openai_answers(void **state)
+TEST(stop_sequences_stay_out_of_openai_answers)
 {
-    (void)state;
     /* the fake scheduler does not stop by itself: held back text must come back in full */
     char *p = post(&rig, "/v1/completions",
                    "{\"prompt\":\"x\",\"max_tokens\":5,\"stop\":[\"cx\",\"ef\"]}", &b);
@@ -273,9 +261,8 @@ static void stop_sequences_stay_out_of_openai_answers(void **state)
     must_have(p, "\"text\":\"abc\",\"logprobs\":null,\"finish_reason\":\"stop\"");
 }
 
-static void models_are_listed_and_found(void **state)
+TEST(models_are_listed_and_found)
 {
-    (void)state;
     char *p = ask_raw(&rig, "GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", &b);
     must_have(
         p,
@@ -291,21 +278,6 @@ static void models_are_listed_and_found(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chat_answers),
-        cmocka_unit_test(chat_streams),
-        cmocka_unit_test(chat_logprobs_and_n),
-        cmocka_unit_test(the_template_sees_tools_calls_and_a_last_answer),
-        cmocka_unit_test(numbers_reach_the_template_as_they_were_written),
-        cmocka_unit_test(calls_are_told_from_text),
-        cmocka_unit_test(calls_are_streamed),
-        cmocka_unit_test(reasoning_is_told_from_the_answer),
-        cmocka_unit_test(completions_answer),
-        cmocka_unit_test(completions_logprobs_with_echo),
-        cmocka_unit_test(completions_stream),
-        cmocka_unit_test(stop_sequences_stay_out_of_openai_answers),
-        cmocka_unit_test(models_are_listed_and_found),
-    };
     log_init("test", LOG_OFF, false, STDERR_FILENO);
-    return cmocka_run_group_tests(tests, openai_start, openai_stop);
+    return tests_run(openai_start, openai_stop);
 }

@@ -281,9 +281,8 @@ static const struct {
      "{\"id\":98,\"text\":\"b\",\"start\":1,\"stop\":2}]"},
 };
 
-static void requests_and_refusals(void **state)
+TEST(requests_and_refusals)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char *p = post(&rig, cases[i].path, cases[i].body, &b);
         if (status_of(p) != cases[i].status || !strstr(p, cases[i].part))
@@ -294,9 +293,6 @@ static void requests_and_refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_and_refusals),
-    };
     log_init("test", LOG_OFF, false, STDERR_FILENO);
-    return cmocka_run_group_tests(tests, openai_start, openai_stop);
+    return tests_run(openai_start, openai_stop);
 }

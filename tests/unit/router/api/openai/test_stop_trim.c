@@ -1,15 +1,11 @@
 /* For every way of cutting a text into tokens: what is sent is the text before the stop sequence.
  */
 #include "router/api/openai/stop_trim.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "tests/unit/test.h"
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static bool keep;
 
@@ -55,9 +51,8 @@ static void check(const char *const *stop, uint32_t n, const char *text, const c
     }
 }
 
-static void matched_text_is_never_sent(void **state)
+TEST(matched_text_is_never_sent)
 {
-    (void)state;
     const char *const one[] = {"abab"}, *const two[] = {"</s>", "\n\n"},
                       *const nested[] = {"aab", "ab"}, *const inside[] = {"ab c", "b"};
     check(one, 1, "xababab", "x");
@@ -71,9 +66,8 @@ static void matched_text_is_never_sent(void **state)
     check(inside, 2, "xab cd", "xa");
 }
 
-static void a_kept_sequence_is_the_last_that_is_sent(void **state)
+TEST(a_kept_sequence_is_the_last_that_is_sent)
 {
-    (void)state;
     const char *const one[] = {"abab"}, *const nested[] = {"aab", "ab"},
                       *const inside[] = {"ab c", "b"};
     keep = true;
@@ -85,9 +79,8 @@ static void a_kept_sequence_is_the_last_that_is_sent(void **state)
     keep = false;
 }
 
-static void unmatched_text_is_sent_in_full(void **state)
+TEST(unmatched_text_is_sent_in_full)
 {
-    (void)state;
     const char *const one[] = {"abab"};
     check(one, 1, "xabaxaba", "xabaxaba");
     check(one, 1, "xaba", "xaba");
@@ -120,9 +113,8 @@ static void check_early(const char *const *stop, uint32_t n, const char *early, 
     }
 }
 
-static void a_sequence_that_comes_too_early_is_text(void **state)
+TEST(a_sequence_that_comes_too_early_is_text)
 {
-    (void)state;
     const char *const one[] = {"ab"}, *const doubled[] = {"aa"}, *const two[] = {"abcd", "b"};
     check_early(one, 1, "xab", "y", "xaby");
     check_early(one, 1, "xab", "yab", "xaby");
@@ -132,13 +124,4 @@ static void a_sequence_that_comes_too_early_is_text(void **state)
     check_early(two, 2, "xab", "cd", "x");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matched_text_is_never_sent),
-        cmocka_unit_test(a_kept_sequence_is_the_last_that_is_sent),
-        cmocka_unit_test(unmatched_text_is_sent_in_full),
-        cmocka_unit_test(a_sequence_that_comes_too_early_is_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

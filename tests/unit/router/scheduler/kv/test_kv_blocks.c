@@ -25,11 +25,10 @@ static void release(struct kv_blocks *kv, struct kv_table *t, const uint32_t *to
 }
 
 /* ------------------------------------------------ sharing */
-static void a_released_prompt_is_a_hit_up_to_its_last_full_block(void **state)
+TEST(a_released_prompt_is_a_hit_up_to_its_last_full_block)
 {
     struct kv_blocks *kv = kv_new(12, 2, 1);
     struct kv_table a = {0}, b = {0}, c = {0};
-    (void)state;
     assert_true(admit(kv, &a, P, 4, 8));
     assert_int_equal(a.len, 4);
     assert_int_equal(a.n_cached, 0);
@@ -46,11 +45,10 @@ static void a_released_prompt_is_a_hit_up_to_its_last_full_block(void **state)
     kv_free(kv);
 }
 
-static void block_0_is_never_handed_out(void **state)
+TEST(block_0_is_never_handed_out)
 {
     struct kv_blocks *kv = kv_new(5, 1, 1);
     struct kv_table a = {0};
-    (void)state;
     assert_int_equal(kv_stats(kv).total, 4);
     assert_false(kv_could_fit(kv, 5));
     assert_true(admit(kv, &a, P, 4, 4));
@@ -60,11 +58,10 @@ static void block_0_is_never_handed_out(void **state)
     kv_free(kv);
 }
 
-static void what_was_not_computed_is_not_a_hit(void **state)
+TEST(what_was_not_computed_is_not_a_hit)
 {
     struct kv_blocks *kv = kv_new(12, 2, 1);
     struct kv_table a = {0}, b = {0};
-    (void)state;
     assert_true(admit(kv, &a, P, 8, 8)); /* reserved, prefill fails */
     release(kv, &a, P, 0);
     assert_true(admit(kv, &b, P, 8, 8));
@@ -79,11 +76,10 @@ static void what_was_not_computed_is_not_a_hit(void **state)
     kv_free(kv);
 }
 
-static void running_prompts_share_as_soon_as_they_are_computed(void **state)
+TEST(running_prompts_share_as_soon_as_they_are_computed)
 {
     struct kv_blocks *kv = kv_new(20, 4, 1);
     struct kv_table a = {0}, b = {0};
-    (void)state;
     assert_true(admit(kv, &a, P, 10, 10));
     kv_commit(kv, &a, P, 10);
     assert_true(admit(kv, &b, P, 10, 10));
@@ -98,11 +94,10 @@ static void running_prompts_share_as_soon_as_they_are_computed(void **state)
     kv_free(kv);
 }
 
-static void generated_tokens_are_cached_too(void **state)
+TEST(generated_tokens_are_cached_too)
 {
     struct kv_blocks *kv = kv_new(12, 2, 1);
     struct kv_table a = {0}, b = {0};
-    (void)state;
     assert_true(admit(kv, &a, P, 3, 9));
     release(kv, &a, P, 9); /* six of them generated */
     assert_true(admit(kv, &b, P, 12, 12));
@@ -111,11 +106,10 @@ static void generated_tokens_are_cached_too(void **state)
     kv_free(kv);
 }
 
-static void two_that_computed_the_same_leave_one_copy(void **state)
+TEST(two_that_computed_the_same_leave_one_copy)
 {
     struct kv_blocks *kv = kv_new(10, 1, 1);
     struct kv_table a = {0}, b = {0};
-    (void)state;
     assert_true(admit(kv, &a, P, 4, 4));
     assert_true(admit(kv, &b, P, 4, 4));
     kv_commit(kv, &a, P, 4);
@@ -129,11 +123,10 @@ static void two_that_computed_the_same_leave_one_copy(void **state)
     kv_free(kv);
 }
 
-static void a_longer_copy_goes_on_under_the_first_one(void **state)
+TEST(a_longer_copy_goes_on_under_the_first_one)
 {
     struct kv_blocks *kv = kv_new(20, 2, 1);
     struct kv_table a = {0}, b = {0}, c = {0};
-    (void)state;
     assert_true(admit(kv, &a, P, 4, 4));
     assert_true(admit(kv, &b, P, 8, 8));
     release(kv, &a, P, 4);
@@ -145,11 +138,10 @@ static void a_longer_copy_goes_on_under_the_first_one(void **state)
     kv_free(kv);
 }
 
-static void adapters_and_the_unshared_see_nothing_of_each_other(void **state)
+TEST(adapters_and_the_unshared_see_nothing_of_each_other)
 {
     struct kv_blocks *kv = kv_new(40, 2, 1);
     struct kv_table a = {0}, b = {0};
-    (void)state;
     struct kv_key base = key(P, 8), one = {P, 8, 1};
     assert_true(kv_admit(kv, &a, &base, true, 8));
     kv_release(kv, &a, P, 8);
@@ -166,9 +158,8 @@ static void adapters_and_the_unshared_see_nothing_of_each_other(void **state)
 }
 
 /* Scores: whatever the cache holds, the end of the prompt is computed. */
-static void what_must_be_fresh_is_no_hit(void **state)
+TEST(what_must_be_fresh_is_no_hit)
 {
-    (void)state;
     for (int copies = 0; copies < 2; copies++) {
         struct kv_blocks *kv = kv_new(40, 4, 1);
         struct kv_table t = {0};
@@ -195,11 +186,10 @@ static void what_must_be_fresh_is_no_hit(void **state)
     }
 }
 
-static void adapters_that_meet_in_a_bucket_are_told_apart(void **state)
+TEST(adapters_that_meet_in_a_bucket_are_told_apart)
 {
     struct kv_blocks *kv = kv_new(6, 2, 1); /* 16 buckets */
     struct kv_table t = {0};
-    (void)state;
     for (uint32_t adapter = 1; adapter < 200; adapter++) {
         assert_true(kv_admit(kv, &t, &(struct kv_key){P, 3, adapter}, true, 3));
         assert_int_equal(t.n_cached, 0);
@@ -209,11 +199,10 @@ static void adapters_that_meet_in_a_bucket_are_told_apart(void **state)
 }
 
 /* 1500 first blocks in 4096 buckets: hundreds meet in one. The tokens decide, not the hash. */
-static void colliding_hashes_share_nothing(void **state)
+TEST(colliding_hashes_share_nothing)
 {
     struct kv_blocks *kv = kv_new(2000, 1, 1);
     struct kv_table t = {0};
-    (void)state;
     for (uint32_t i = 0; i < 1500; i++) {
         assert_true(kv_admit(kv, &t, &(struct kv_key){&i, 1, 0}, true, 1));
         kv_release(kv, &t, &i, 1);
@@ -230,12 +219,11 @@ static void colliding_hashes_share_nothing(void **state)
 }
 
 /* ------------------------------------------------ room */
-static void admission_is_all_or_nothing_and_evicts_only_when_that_helps(void **state)
+TEST(admission_is_all_or_nothing_and_evicts_only_when_that_helps)
 {
     struct kv_blocks *kv = kv_new(9, 2, 1); /* 8 usable */
     struct kv_table live = {0}, a = {0};
     uint32_t other[12] = {90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101};
-    (void)state;
     assert_true(admit(kv, &a, P, 6, 6)); /* three will be cached */
     release(kv, &a, P, 6);
     assert_true(admit(kv, &live, other, 8, 8));
@@ -254,12 +242,11 @@ static void admission_is_all_or_nothing_and_evicts_only_when_that_helps(void **s
     kv_free(kv);
 }
 
-static void the_coldest_goes_first(void **state)
+TEST(the_coldest_goes_first)
 {
     struct kv_blocks *kv = kv_new(7, 1, 1); /* 6 usable */
     struct kv_table t = {0};
     uint32_t a[3] = {1, 2, 3}, b[3] = {7, 8, 9}, c[2] = {20, 21};
-    (void)state;
     assert_true(admit(kv, &t, a, 3, 3));
     release(kv, &t, a, 3);
     assert_true(admit(kv, &t, b, 3, 3));
@@ -274,11 +261,10 @@ static void the_coldest_goes_first(void **state)
     kv_free(kv);
 }
 
-static void growing_takes_one_block_at_a_time(void **state)
+TEST(growing_takes_one_block_at_a_time)
 {
     struct kv_blocks *kv = kv_new(4, 2, 1);
     struct kv_table t = {0};
-    (void)state;
     assert_true(admit(kv, &t, P, 2, 2));
     assert_true(kv_grow(kv, &t, 2));
     assert_int_equal(t.len, 1);
@@ -293,11 +279,10 @@ static void growing_takes_one_block_at_a_time(void **state)
     kv_free(kv);
 }
 
-static void nothing_is_resident_after_the_device_forgot(void **state)
+TEST(nothing_is_resident_after_the_device_forgot)
 {
     struct kv_blocks *kv = kv_new(20, 2, 1);
     struct kv_table live = {0}, t = {0};
-    (void)state;
     assert_true(admit(kv, &t, P, 8, 8));
     release(kv, &t, P, 8);
     assert_true(admit(kv, &live, P, 9, 12));
@@ -323,11 +308,10 @@ static struct kv_blocks *copying(uint32_t n_blocks, uint32_t bt)
     return kv;
 }
 
-static void a_conversation_goes_on_in_the_block_where_it_ended(void **state)
+TEST(a_conversation_goes_on_in_the_block_where_it_ended)
 {
     struct kv_blocks *kv = copying(20, 4);
     struct kv_table a = {0}, b = {0}, c = {0};
-    (void)state;
     assert_true(admit(kv, &a, P, 7, 10));
     release(kv, &a, P, 9); /* ten tokens, the last one's KV is not there */
     uint32_t tail = 3;
@@ -348,11 +332,10 @@ static void a_conversation_goes_on_in_the_block_where_it_ended(void **state)
     kv_free(kv);
 }
 
-static void a_running_prompt_lends_the_beginning_of_its_last_block(void **state)
+TEST(a_running_prompt_lends_the_beginning_of_its_last_block)
 {
     struct kv_blocks *kv = copying(20, 4);
     struct kv_table a = {0}, b = {0};
-    (void)state;
     assert_true(admit(kv, &a, P, 7, 12));
     assert_true(admit(kv, &b, P, 7, 12));
     assert_int_equal(b.n_cached, 0); /* reserved is not computed */
@@ -373,12 +356,11 @@ static void a_running_prompt_lends_the_beginning_of_its_last_block(void **state)
     kv_free(kv);
 }
 
-static void a_prompt_that_differs_inside_a_block_copies_what_is_common(void **state)
+TEST(a_prompt_that_differs_inside_a_block_copies_what_is_common)
 {
     struct kv_blocks *kv = copying(40, 8);
     struct kv_table t = {0};
     uint32_t other[16];
-    (void)state;
     for (int i = 0; i < 16; i++)
         other[i] = i < 13 ? P[i] : 900 + (uint32_t)i;
     assert_true(admit(kv, &t, P, 16, 16));
@@ -401,12 +383,11 @@ static void a_prompt_that_differs_inside_a_block_copies_what_is_common(void **st
 }
 
 /* ------------------------------------------------ why the cache ends */
-static void every_miss_has_a_reason_and_a_place(void **state)
+TEST(every_miss_has_a_reason_and_a_place)
 {
     static const uint32_t other[] = {1, 2, 3, 9, 9, 9, 9, 9}, fresh[] = {7, 7, 7, 7, 7, 7};
     struct kv_blocks *kv = kv_new(9, 2, 1); /* 8 blocks */
     struct kv_table a = {0}, b = {0};
-    (void)state;
     assert_true(admit(kv, &a, P, 8, 8));
     assert_int_equal(a.miss, KV_MISS_NEW);
     assert_int_equal(a.miss_at, 0);
@@ -445,11 +426,10 @@ static void every_miss_has_a_reason_and_a_place(void **state)
 }
 
 /* With one block too few to keep the source, the prompt is computed; it is not kept out. */
-static void a_copy_never_costs_admission(void **state)
+TEST(a_copy_never_costs_admission)
 {
     struct kv_blocks *kv = copying(4, 4); /* three */
     struct kv_table t = {0};
-    (void)state;
     assert_true(admit(kv, &t, P, 8, 12));
     release(kv, &t, P, 8);
     assert_int_equal(kv_stats(kv).cached, 2);
@@ -463,11 +443,10 @@ static void a_copy_never_costs_admission(void **state)
     kv_free(kv);
 }
 
-static void nothing_of_a_failed_beginning_is_lent(void **state)
+TEST(nothing_of_a_failed_beginning_is_lent)
 {
     struct kv_blocks *kv = copying(20, 4);
     struct kv_table t = {0};
-    (void)state;
     assert_true(admit(kv, &t, P, 6, 8));
     release(kv, &t, P, 0);
     assert_true(admit(kv, &t, P, 6, 8));
@@ -482,30 +461,4 @@ static void nothing_of_a_failed_beginning_is_lent(void **state)
     kv_free(kv);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_released_prompt_is_a_hit_up_to_its_last_full_block),
-        cmocka_unit_test(what_must_be_fresh_is_no_hit),
-        cmocka_unit_test(every_miss_has_a_reason_and_a_place),
-        cmocka_unit_test(block_0_is_never_handed_out),
-        cmocka_unit_test(what_was_not_computed_is_not_a_hit),
-        cmocka_unit_test(running_prompts_share_as_soon_as_they_are_computed),
-        cmocka_unit_test(generated_tokens_are_cached_too),
-        cmocka_unit_test(two_that_computed_the_same_leave_one_copy),
-        cmocka_unit_test(a_longer_copy_goes_on_under_the_first_one),
-        cmocka_unit_test(adapters_and_the_unshared_see_nothing_of_each_other),
-        cmocka_unit_test(adapters_that_meet_in_a_bucket_are_told_apart),
-        cmocka_unit_test(colliding_hashes_share_nothing),
-        cmocka_unit_test(admission_is_all_or_nothing_and_evicts_only_when_that_helps),
-        cmocka_unit_test(the_coldest_goes_first),
-        cmocka_unit_test(growing_takes_one_block_at_a_time),
-        cmocka_unit_test(nothing_is_resident_after_the_device_forgot),
-        cmocka_unit_test(a_conversation_goes_on_in_the_block_where_it_ended),
-        cmocka_unit_test(a_running_prompt_lends_the_beginning_of_its_last_block),
-        cmocka_unit_test(a_prompt_that_differs_inside_a_block_copies_what_is_common),
-        cmocka_unit_test(a_copy_never_costs_admission),
-        cmocka_unit_test(nothing_of_a_failed_beginning_is_lent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

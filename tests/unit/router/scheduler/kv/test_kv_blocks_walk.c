@@ -259,38 +259,16 @@ static void walk(bool copies, bool stateful, bool windowed)
     }
 }
 
-static void a_random_walk_keeps_the_accounting_and_the_contents(void **state)
-{
-    (void)state;
-    walk(false, false, false);
-}
+TEST(a_random_walk_keeps_the_accounting_and_the_contents) { walk(false, false, false); }
 
-static void a_random_walk_with_copies_keeps_them_too(void **state)
-{
-    (void)state;
-    walk(true, false, false);
-}
+TEST(a_random_walk_with_copies_keeps_them_too) { walk(true, false, false); }
 
-static void a_random_walk_with_recurrent_state_keeps_that_too(void **state)
-{
-    (void)state;
-    walk(false, true, false);
-}
+TEST(a_random_walk_with_recurrent_state_keeps_that_too) { walk(false, true, false); }
 
-static void a_random_walk_with_a_cache_of_windows_keeps_that_too(void **state)
+TEST(a_random_walk_with_a_cache_of_windows_keeps_that_too)
 {
-    (void)state;
     walk(false, false, true);
     walk(true, false, true);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_random_walk_keeps_the_accounting_and_the_contents),
-        cmocka_unit_test(a_random_walk_with_copies_keeps_them_too),
-        cmocka_unit_test(a_random_walk_with_recurrent_state_keeps_that_too),
-        cmocka_unit_test(a_random_walk_with_a_cache_of_windows_keeps_that_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

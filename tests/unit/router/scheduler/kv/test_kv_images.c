@@ -17,10 +17,9 @@ static uint32_t hits_with(struct kv_blocks *kv, const struct kv_medium *v, uint3
     return hits;
 }
 
-static void two_images_behind_equal_placeholders_share_no_block(void **state)
+TEST(two_images_behind_equal_placeholders_share_no_block)
 {
     const struct kv_medium a = {2, 4, 77}, same = {2, 4, 77}, other = {2, 4, 78};
-    (void)state;
     for (int copies = 0; copies < 2; copies++) {
         struct kv_blocks *kv = kv_new(40, 2, 1);
         kv_copying(kv, copies);
@@ -35,12 +34,11 @@ static void two_images_behind_equal_placeholders_share_no_block(void **state)
     }
 }
 
-static void an_image_is_found_again_at_its_own_place_alone(void **state)
+TEST(an_image_is_found_again_at_its_own_place_alone)
 {
     const struct kv_medium two[] = {{2, 2, 77}, {4, 2, 77}}, one = {2, 4, 77};
     const struct kv_medium turned[] = {{2, 2, 77}, {4, 2, 78}};
     struct kv_blocks *kv = kv_new(40, 2, 1);
-    (void)state;
     assert_int_equal(hits_with(kv, &one, 1, true), 0);
     assert_int_equal(hits_with(kv, two, 2, true), 4); /* its first half, then another beginning */
     assert_int_equal(hits_with(kv, turned, 2, false), 4);
@@ -48,11 +46,10 @@ static void an_image_is_found_again_at_its_own_place_alone(void **state)
     kv_free(kv);
 }
 
-static void a_step_never_ends_inside_an_image_that_stays_whole(void **state)
+TEST(a_step_never_ends_inside_an_image_that_stays_whole)
 {
     const struct kv_medium v[] = {{4, 6, 1}, {10, 3, 2}};
     struct kv_media m = {.v = v, .n = 2, .whole = true};
-    (void)state;
     for (uint32_t from = 0; from < 16; from++)
         for (uint32_t to = from; to < 16; to++) {
             const uint32_t stop = kv_media_stop(&m, from, to);
@@ -73,12 +70,11 @@ static void a_step_never_ends_inside_an_image_that_stays_whole(void **state)
     assert_int_equal(kv_media_next(&m, 4), 5);
 }
 
-static void a_prompt_that_sees_itself_is_shared_as_a_whole(void **state)
+TEST(a_prompt_that_sees_itself_is_shared_as_a_whole)
 {
     static const uint32_t tok[] = {9, 9, 5, 6, 40, 41}, other[] = {9, 9, 5, 7, 40, 41};
     const struct kv_medium cat = {0, 2, 1}, dog = {0, 2, 2};
     uint64_t a[6], b[6];
-    (void)state;
     const uint64_t prompt = kv_media_prompt(&cat, 1, tok, 4);
     struct kv_media m = {.v = &cat, .n = 1, .whole = true, .prefix = 4, .prompt = prompt};
     assert_true(prompt == kv_media_prompt(&cat, 1, tok, 4));
@@ -103,13 +99,4 @@ static void a_prompt_that_sees_itself_is_shared_as_a_whole(void **state)
     assert_int_equal(kv_media_next(&m, 4), 5);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_images_behind_equal_placeholders_share_no_block),
-        cmocka_unit_test(an_image_is_found_again_at_its_own_place_alone),
-        cmocka_unit_test(a_step_never_ends_inside_an_image_that_stays_whole),
-        cmocka_unit_test(a_prompt_that_sees_itself_is_shared_as_a_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

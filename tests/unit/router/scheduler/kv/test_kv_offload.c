@@ -94,12 +94,11 @@ static uint32_t import(struct kv_blocks *kv, const struct kv_key *key, bool ok)
     return end;
 }
 
-static void a_key_is_of_the_whole_prefix(void **state)
+TEST(a_key_is_of_the_whole_prefix)
 {
     struct kv_blocks *kv = new_blocks(100, 0, 0), *other = new_blocks(50, 0, 0);
     uint8_t a[10][KV_CHAIN], b[10][KV_CHAIN];
     struct kv_key p = {P, 40}, q = {Q, 40}, salted = {P, 40, .salt = UINT64_C(1) << 63 | 5};
-    (void)state;
     kv_chain_keys(kv, &p, 10, a);
     kv_chain_keys(other, &p, 10, b);
     assert_memory_equal(a, b, sizeof(a));
@@ -122,12 +121,11 @@ static void a_key_is_of_the_whole_prefix(void **state)
     kv_free(other);
 }
 
-static void a_block_is_stored_once(void **state)
+TEST(a_block_is_stored_once)
 {
     struct kv_blocks *kv = new_blocks(100, 0, 0);
     struct kv_key p = {P, 42}, q = {Q, 42}, adapted = {P, 42, .adapter = 3};
     struct kv_spill x[4];
-    (void)state;
     run(kv, &p, 0);
     assert_int_equal(kv_spill(kv, x, 4), 4);
     kv_spilled(kv, x, 4, 1);            /* there was no room for the others */
@@ -143,13 +141,12 @@ static void a_block_is_stored_once(void **state)
     kv_free(kv);
 }
 
-static void what_comes_back_is_a_hit(void **state)
+TEST(what_comes_back_is_a_hit)
 {
     struct kv_blocks *kv =
         new_blocks(16, 0, 0); /* 15 blocks: the second prompt drives out the first */
     struct kv_key p = {P, 41}, other = {Q + 100, 50}, salted = {P, 41, .salt = UINT64_C(1) << 63};
     struct kv_stats st;
-    (void)state;
     run(kv, &p, 0);
     spill_all(kv);
     run(kv, &other, 0);
@@ -169,10 +166,9 @@ static void what_comes_back_is_a_hit(void **state)
     kv_free(kv);
 }
 
-static void blocks_that_are_evicted_first_are_lost(void **state)
+TEST(blocks_that_are_evicted_first_are_lost)
 {
     struct kv_blocks *kv = new_blocks(16, 0, 0);
-    (void)state;
     run(kv, &(struct kv_key){P, 41}, 0);
     run(kv, &(struct kv_key){Q + 100, 50}, 0);
     assert_int_equal(kv_spill_lost(kv), 8);
@@ -181,12 +177,11 @@ static void blocks_that_are_evicted_first_are_lost(void **state)
 }
 
 /* No room: nothing is taken from those that run. */
-static void an_import_takes_nothing_from_those_that_run(void **state)
+TEST(an_import_takes_nothing_from_those_that_run)
 {
     struct kv_blocks *kv = new_blocks(16, 0, 0);
     struct kv_key p = {P, 41}, other = {Q + 100, 30};
     struct kv_table t = {0};
-    (void)state;
     run(kv, &p, 0);
     spill_all(kv);
     kv_forget(kv);
@@ -197,11 +192,10 @@ static void an_import_takes_nothing_from_those_that_run(void **state)
     kv_free(kv);
 }
 
-static void recurrent_state_comes_with_its_block(void **state)
+TEST(recurrent_state_comes_with_its_block)
 {
     struct kv_blocks *kv = new_blocks(100, 8, 0);
     struct kv_key p = {P, 41}, longer = {P, 61};
-    (void)state;
     run(kv, &p, 0);
     assert_int_equal(spill_all(kv), 10);
     kv_forget(kv);
@@ -219,11 +213,10 @@ static void recurrent_state_comes_with_its_block(void **state)
     kv_free(kv);
 }
 
-static void without_its_state_a_prefix_is_no_import(void **state)
+TEST(without_its_state_a_prefix_is_no_import)
 {
     struct kv_blocks *kv = new_blocks(100, 8, 0);
     struct kv_key p = {P, 41};
-    (void)state;
     run(kv, &p, 0);
     spill_all(kv);
     for (uint32_t i = 0; i < n_below; i++)
@@ -235,11 +228,10 @@ static void without_its_state_a_prefix_is_no_import(void **state)
     kv_free(kv);
 }
 
-static void the_last_window_comes_with_a_prefix(void **state)
+TEST(the_last_window_comes_with_a_prefix)
 {
     struct kv_blocks *kv = new_blocks(200, 0, 13);
     struct kv_key p = {P, 81};
-    (void)state;
     run(kv, &p, 0);
     assert_int_equal(spill_all(kv), 20);
     uint32_t windows = 0;
@@ -253,17 +245,4 @@ static void the_last_window_comes_with_a_prefix(void **state)
     kv_free(kv);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_key_is_of_the_whole_prefix),
-        cmocka_unit_test(a_block_is_stored_once),
-        cmocka_unit_test(what_comes_back_is_a_hit),
-        cmocka_unit_test(blocks_that_are_evicted_first_are_lost),
-        cmocka_unit_test(an_import_takes_nothing_from_those_that_run),
-        cmocka_unit_test(recurrent_state_comes_with_its_block),
-        cmocka_unit_test(without_its_state_a_prefix_is_no_import),
-        cmocka_unit_test(the_last_window_comes_with_a_prefix),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -49,10 +49,9 @@ static void run(struct kv_blocks *kv, const uint32_t *tokens, uint32_t n, uint32
     kv_check(kv);
 }
 
-static void a_hit_ends_where_a_snapshot_is(void **state)
+TEST(a_hit_ends_where_a_snapshot_is)
 {
     struct kv_blocks *kv = new_blocks(100, 8);
-    (void)state;
     run(kv, P, 40, 0); /* leaves its state behind 36: the last full block before the last token */
     run(kv, P, 40, 36);
     run(kv, P, 36, 0);  /* has that block, but not the one before it */
@@ -64,10 +63,9 @@ static void a_hit_ends_where_a_snapshot_is(void **state)
 }
 
 /* The first one that turns off does not find the state there, and leaves it for the next. */
-static void where_prompts_part_the_second_one_leaves_a_snapshot(void **state)
+TEST(where_prompts_part_the_second_one_leaves_a_snapshot)
 {
     struct kv_blocks *kv = new_blocks(100, 8);
-    (void)state;
     run(kv, P, 60, 0);
     run(kv, Q, 60, 0);
     Q[30] = 1;
@@ -75,11 +73,10 @@ static void where_prompts_part_the_second_one_leaves_a_snapshot(void **state)
     kv_free(kv);
 }
 
-static void the_blocks_behind_the_snapshot_are_shared_all_the_same(void **state)
+TEST(the_blocks_behind_the_snapshot_are_shared_all_the_same)
 {
     struct kv_blocks *kv = new_blocks(100, 8);
     struct kv_table a = {0}, b = {0};
-    (void)state;
     assert_true(admit(kv, &a, P, 60));
     compute(kv, &a, P, 60);
     assert_true(admit(kv, &b, P, 40));
@@ -93,11 +90,10 @@ static void the_blocks_behind_the_snapshot_are_shared_all_the_same(void **state)
     kv_free(kv);
 }
 
-static void stops_are_few_and_the_same_for_all(void **state)
+TEST(stops_are_few_and_the_same_for_all)
 {
     struct kv_blocks *kv = new_blocks(3000, 32);
     struct kv_table t = {.shares = true};
-    (void)state;
     assert_int_equal(kv_stop(kv, &t, 4000, 0, false), 1024);
     assert_int_equal(kv_stop(kv, &t, 4000, 1000, false), 1024);
     assert_int_equal(kv_stop(kv, &t, 4000, 1024, false), 2048);
@@ -126,11 +122,10 @@ static void stops_are_few_and_the_same_for_all(void **state)
 }
 
 /* Where a step is dear beside the tokens of prompts, as on a GPU, fewer stops pay. */
-static void a_stop_must_be_worth_a_step(void **state)
+TEST(a_stop_must_be_worth_a_step)
 {
     struct kv_blocks *kv = new_blocks(3000, 32);
     struct kv_table t = {.shares = true}, known = {.shares = true, .n_matched = 200};
-    (void)state;
     kv_step_tokens(kv, 100);
     assert_int_equal(kv_stop(kv, &t, 390, 0, false), 390);
     assert_int_equal(kv_stop(kv, &t, 410, 0, false), 408);
@@ -143,11 +138,10 @@ static void a_stop_must_be_worth_a_step(void **state)
     kv_free(kv);
 }
 
-static void without_spare_cells_nobody_stops(void **state)
+TEST(without_spare_cells_nobody_stops)
 {
     struct kv_blocks *kv = new_blocks(100, 2);
     struct kv_table a = {0}, b = {0};
-    (void)state;
     assert_true(kv_could_fit(kv, 40));
     assert_true(admit(kv, &a, P, 40));
     assert_int_equal(kv_stop(kv, &a, 40, 0, true), 40);
@@ -166,11 +160,10 @@ static void without_spare_cells_nobody_stops(void **state)
 }
 
 /* Blocks are there, cells are not, and the other way round: nothing is taken. */
-static void admission_is_all_or_nothing(void **state)
+TEST(admission_is_all_or_nothing)
 {
     struct kv_blocks *kv = new_blocks(11, 6);
     struct kv_table t[4] = {{0}};
-    (void)state;
     assert_true(admit(kv, &t[0], P, 30)); /* 8 of 10 blocks */
     assert_false(admit(kv, &t[1], Q + 30, 30));
     assert_int_equal(cells_stats(kv_cells(kv)).owned, 2);
@@ -185,11 +178,10 @@ static void admission_is_all_or_nothing(void **state)
     kv_free(kv);
 }
 
-static void a_snapshot_goes_with_its_block(void **state)
+TEST(a_snapshot_goes_with_its_block)
 {
     struct kv_blocks *kv = new_blocks(12, 8);
     struct kv_table t = {0};
-    (void)state;
     run(kv, P, 20, 0);
     assert_int_equal(cells_stats(kv_cells(kv)).snapshots, 1);
     assert_true(admit(kv, &t, Q + 100, 42)); /* all blocks */
@@ -204,11 +196,10 @@ static void a_snapshot_goes_with_its_block(void **state)
 }
 
 /* Its own snapshot is the only one that could make room: it begins anew. */
-static void a_request_needs_cells_more_than_a_hit(void **state)
+TEST(a_request_needs_cells_more_than_a_hit)
 {
     struct kv_blocks *kv = new_blocks(100, 4);
     struct kv_table a = {0}, b = {0};
-    (void)state;
     run(kv, P, 40, 0);
     assert_true(admit(kv, &a, Q, 40));
     kv_copied(kv, &a);
@@ -220,11 +211,10 @@ static void a_request_needs_cells_more_than_a_hit(void **state)
     kv_free(kv);
 }
 
-static void a_rolling_snapshot_follows_its_request(void **state)
+TEST(a_rolling_snapshot_follows_its_request)
 {
     struct kv_blocks *kv = new_blocks(100, 8);
     struct kv_table t = {0};
-    (void)state;
     assert_true(admit(kv, &t, P, 8) && kv_grow(kv, &t, 40));
     for (uint32_t n = 16; n <= 32; n += 16) {
         assert_int_not_equal(kv_snapshot(kv, &t, P, n, true), NO_CELL);
@@ -239,11 +229,10 @@ static void a_rolling_snapshot_follows_its_request(void **state)
 }
 
 /* What was computed before the shards forgot it all is no hit after. */
-static void an_old_table_leaves_nothing(void **state)
+TEST(an_old_table_leaves_nothing)
 {
     struct kv_blocks *kv = new_blocks(100, 8);
     struct kv_table t = {0};
-    (void)state;
     assert_true(admit(kv, &t, P, 40));
     kv_commit(kv, &t, P, 20);
     kv_forget(kv);
@@ -255,20 +244,4 @@ static void an_old_table_leaves_nothing(void **state)
     kv_free(kv);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hit_ends_where_a_snapshot_is),
-        cmocka_unit_test(where_prompts_part_the_second_one_leaves_a_snapshot),
-        cmocka_unit_test(the_blocks_behind_the_snapshot_are_shared_all_the_same),
-        cmocka_unit_test(stops_are_few_and_the_same_for_all),
-        cmocka_unit_test(a_stop_must_be_worth_a_step),
-        cmocka_unit_test(without_spare_cells_nobody_stops),
-        cmocka_unit_test(admission_is_all_or_nothing),
-        cmocka_unit_test(a_snapshot_goes_with_its_block),
-        cmocka_unit_test(a_request_needs_cells_more_than_a_hit),
-        cmocka_unit_test(a_rolling_snapshot_follows_its_request),
-        cmocka_unit_test(an_old_table_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

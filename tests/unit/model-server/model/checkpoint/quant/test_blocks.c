@@ -49,13 +49,12 @@ static char *load(size_t *n)
     return file;
 }
 
-static void every_bit(void **state)
+TEST(every_bit)
 {
     size_t n;
     char *file = load(&n);
     const uint8_t *p = (const uint8_t *)file, *end = p + n;
     int types = 0;
-    (void)state;
     for (struct part x; p < end; types++) {
         p = next_part(p, &x);
         const struct gguf_packing_info *i = &gguf_packings[x.packing];
@@ -253,12 +252,11 @@ static void check_codes(const struct part *x, uint32_t rows)
     free(other);
 }
 
-static void slices(void **state)
+TEST(slices)
 {
     size_t n;
     char *file = load(&n);
     const uint8_t *p = (const uint8_t *)file, *end = p + n;
-    (void)state;
     for (struct part x; p < end;) {
         p = next_part(p, &x);
         if (x.n == 16) {
@@ -316,10 +314,9 @@ static bool ordered_codes(uint32_t width, const uint32_t place[8], int64_t col, 
 }
 
 /* A rank's columns stay codes where they are whole blocks of the file. */
-static void columns_in_another_order(void **state)
+TEST(columns_in_another_order)
 {
     static const uint32_t tiled[8] = {0, 4, 1, 5, 2, 6, 3, 7};
-    (void)state;
     for (int64_t rank = 0; rank < 2; rank++) {
         assert_true(ordered_codes(64, tiled, rank * 256, 256));
         assert_true(
@@ -331,9 +328,4 @@ static void columns_in_another_order(void **state)
     assert_false(ordered_codes(16, tiled, 0, 32));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_bit), cmocka_unit_test(slices),
-                                       cmocka_unit_test(columns_in_another_order)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -57,11 +57,10 @@ static void assert_near(const struct stored_slice *s)
     free(c.codes);
 }
 
-static void test_near(void **state)
+TEST(test_near)
 {
     static const struct stored_slice slices[] = {
         {0, ROWS, 1, 0, COLS}, {3, ROWS - 3, 1, 32, 64}, {1, 30, 2, 0, COLS}};
-    (void)state;
     struct rng r = rng_new();
     for (int i = 0; i < 6; i++) {
         rounded.bits = widths[i % 2];
@@ -81,10 +80,9 @@ static void test_near(void **state)
 }
 
 /* Then the matrix stays as it is. */
-static void test_not_finite(void **state)
+TEST(test_not_finite)
 {
     static const uint16_t bad[] = {0x7f80, 0xff80, 0x7fc0};
-    (void)state;
     struct rng r = rng_new();
     for (int i = 0; i < 3; i++) {
         struct mat_codes c;
@@ -98,10 +96,9 @@ static void test_not_finite(void **state)
 }
 
 /* As numbers, if a device has no such product: exact. */
-static void test_numbers(void **state)
+TEST(test_numbers)
 {
     static float out[ROWS * COLS];
-    (void)state;
     struct rng r = rng_new();
     struct stored_matrix m;
     struct err e = ERR_INIT;
@@ -111,10 +108,4 @@ static void test_numbers(void **state)
     assert_memory_equal(out, want, sizeof(out));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_near),
-                                       cmocka_unit_test(test_not_finite),
-                                       cmocka_unit_test(test_numbers)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -76,10 +76,9 @@ static void bytes_of(struct rng *r, int bits, int groups, bool asymmetric)
         }
 }
 
-static void torchao_bytes(void **state)
+TEST(torchao_bytes)
 {
     struct rng r = rng_new();
-    (void)state;
     for (int groups = 1; groups <= GROUPS; groups *= 4)
         for (int bits = 4; bits <= 8; bits += 4)
             for (int asymmetric = 0; asymmetric < 2; asymmetric++) {
@@ -90,10 +89,9 @@ static void torchao_bytes(void **state)
     refused(&ao, "scaled inputs are not supported");
 }
 
-static void torchao_pairs(void **state)
+TEST(torchao_pairs)
 {
     struct rng r = rng_new();
-    (void)state;
     make(&r, ROWS, COLS, GROUP, 4, 0);
     uint8_t *q = tensor(STORED_CODES, "q._weight_qdata", T_I8, 1, ROWS, COLS / 2);
     uint8_t *s = tensor(STORED_SCALES, "q._weight_scale", T_BF16, 2, GROUPS, ROWS);
@@ -116,12 +114,11 @@ static void torchao_pairs(void **state)
 
 /* Lane t of a tile has row t / 4; word w has, of columns 32 w + 2 (t % 4) on, 0, 8, 16, 24, then 1,
  * 9, 17, 25. */
-static void torchao_tiles(void **state)
+TEST(torchao_tiles)
 {
     enum { PADDED = TILED / GROUP, TILES = ROWS / 8 * (TILED / 128) };
     static uint8_t q[TILES * 32 * 4 * 4 + 1], s[PADDED * ROWS * 4 + 1];
     struct rng r = rng_new();
-    (void)state;
     make(&r, ROWS, COLS, GROUP, 4, 0);
     for (int o = 0; o < ROWS; o++)
         for (int t = 0; t < 4; t++)
@@ -192,11 +189,10 @@ static void put_hqq(struct rng *r, int n_bits, int group, int axis)
     }
 }
 
-static void hqq_packings(void **state)
+TEST(hqq_packings)
 {
     static const int bits[] = {1, 2, 3, 4, 5, 6, 8};
     struct rng r = rng_new();
-    (void)state;
     for (size_t i = 0; i < sizeof(bits) / sizeof(bits[0]); i++)
         for (int axis = 0; axis < 2; axis++)
             for (int group = 16; group <= 64; group *= 2) {
@@ -213,13 +209,4 @@ static void hqq_packings(void **state)
     refused(&hqq, "one number for each group");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(torchao_bytes),
-        cmocka_unit_test(torchao_pairs),
-        cmocka_unit_test(torchao_tiles),
-        cmocka_unit_test(hqq_packings),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -18,11 +18,10 @@ static void put_bytes(bool is_float)
     memset(truth.zero, 0, sizeof(truth.zero));
 }
 
-static void test_scaled(void **state)
+TEST(test_scaled)
 {
     struct rng r = rng_new();
     n_kept = 0;
-    (void)state;
     for (int i = 0; i < 8; i++) {
         const bool is_float = i & 1, per_tensor = i & 2;
         const int group = !per_tensor && i & 4 ? 32 : 0;
@@ -45,13 +44,12 @@ static void test_scaled(void **state)
 }
 
 /* Blocks of which one covers a row, the last one short. */
-static void one_block_across(void **state)
+TEST(one_block_across)
 {
     struct rng r = rng_new();
     const struct stored how = {
         .format = &stored_mixed, .method = "ct", .group = 64, .row_block = 32, .varies = true};
     n_kept = 0;
-    (void)state;
     make(&r, 70, 60, 0, 8, 0);
     put_bytes(true);
     uint8_t *p = tensor(STORED_SCALES, "q.weight_scale", T_F32, 4, 3, 1);
@@ -64,14 +62,13 @@ static void one_block_across(void **state)
 }
 
 /* compressed-tensors with int8 in rows and fp8 in equal blocks, by the type of the codes. */
-static void mixed(void **state)
+TEST(mixed)
 {
     struct rng r = rng_new();
     const struct stored how = {.format = &stored_mixed, .method = "ct", .varies = true};
     struct stored_matrix m;
     struct err e = ERR_INIT;
     n_kept = 0;
-    (void)state;
     make(&r, 70, 90, 0, 8, 0);
     put_bytes(false);
     put_scales("q.weight_scale", false);
@@ -95,12 +92,11 @@ static void mixed(void **state)
     assert_int_equal(n_kept, 3);
 }
 
-static void test_blocks(void **state)
+TEST(test_blocks)
 {
     struct rng r = rng_new();
     struct stored how = {&stored_scaled_inv, "fp8", 8, 64, 32, 0, true, true};
     n_kept = 0;
-    (void)state;
     make(&r, 70, 130, 64, 8, 0); /* 3 blocks by 3, the last ones short */
     put_bytes(true);
     uint8_t *p = tensor(STORED_SCALES, "q.weight_scale_inv", T_F32, 4, 3, 3);
@@ -114,14 +110,13 @@ static void test_blocks(void **state)
 }
 
 /* Powers of two, for groups of a row and for blocks. Codes in int8 have no such scales. */
-static void powers(void **state)
+TEST(powers)
 {
     struct rng r = rng_new();
     struct stored_matrix m;
     struct err e = ERR_INIT;
     struct stored how = {&stored_scaled_inv, "fp8", 8, 32, 0, 0, true, true};
     n_kept = 0;
-    (void)state;
     for (int i = 0; i < 4; i++) {
         const int block = i < 2 ? 1 : 32, blocks = (70 + block - 1) / block;
         how.row_block = (uint32_t)block;
@@ -144,11 +139,4 @@ static void powers(void **state)
     assert_int_equal(n_kept, 4);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scaled),      cmocka_unit_test(test_blocks), cmocka_unit_test(mixed),
-        cmocka_unit_test(one_block_across), cmocka_unit_test(powers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -31,7 +31,7 @@ static int read_config(const char *q, struct stored *s, struct err *e)
     "{\"quant_method\":\"compressed-tensors\",\"format\":\"" format                                \
     "\",\"config_groups\":{\"group_0\":{\"weights\":{" weights "}}}}"
 
-static void test_config(void **state)
+TEST(test_config)
 {
     static const struct {
         const char *text;
@@ -138,7 +138,6 @@ static void test_config(void **state)
          "{\"a\":{\"quant_algo\":\"FP8\"},\"b\":{\"quant_algo\":\"NVFP4\",\"group_size\":16}}}",
          {&stored_mixed, "modelopt", 8, 0, 0, 0, true, true, .varies = true}},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct stored *want = &cases[i].is;
         struct stored s;
@@ -162,7 +161,7 @@ static void test_config(void **state)
     }
 }
 
-static void test_config_refuses(void **state)
+TEST(test_config_refuses)
 {
     static const struct {
         const char *text, *says;
@@ -227,7 +226,6 @@ static void test_config_refuses(void **state)
         {"{\"quant_method\":\"compressed-tensors\",\"format\":\"int-quantized\"}",
          "config_groups say nothing of weights"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct stored s;
         struct err e;
@@ -240,11 +238,10 @@ static void test_config_refuses(void **state)
     }
 }
 
-static void test_config_in_a_file_of_its_own(void **state)
+TEST(test_config_in_a_file_of_its_own)
 {
     struct stored s;
     struct err e = ERR_INIT;
-    (void)state;
     write_file("config.json", "{}");
     write_file("quant_config.json", "{\"w_bit\":4,\"q_group_size\":64,\"zero_point\":true}");
     assert_int_equal(stored_read(&s, dir, &e), 0);
@@ -262,7 +259,7 @@ static void test_config_in_a_file_of_its_own(void **state)
 }
 
 /* Beside or within the text model's part. */
-static void test_config_of_a_file_with_vision(void **state)
+TEST(test_config_of_a_file_with_vision)
 {
     static const char *const files[] = {
         "{\"text_config\":{},\"quantization_config\":{\"quant_method\":\"fp8\"}}",
@@ -272,7 +269,6 @@ static void test_config_of_a_file_with_vision(void **state)
         "{\"text_config\":{},\"compression_config\":{\"quant_method\":\"fp8\"}}"};
     struct stored s;
     struct err e = ERR_INIT;
-    (void)state;
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         write_file("config.json", files[i]);
         assert_int_equal(stored_read(&s, dir, &e), 0);
@@ -280,7 +276,7 @@ static void test_config_of_a_file_with_vision(void **state)
     }
 }
 
-static void test_what_the_user_says(void **state)
+TEST(test_what_the_user_says)
 {
     static const struct stored plain = {0},
                                gptq = {&stored_gptq, "gptq", 4, 32, 1, 1, false, false},
@@ -313,7 +309,6 @@ static void test_what_the_user_says(void **state)
         {&nf4, "bitsandbytes-fp4", "stored by bitsandbytes already", 0},
         {&plain, "bitsandbytes", "this checkpoint is not stored quantised", 0},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct err e = ERR_INIT;
         enum quant quant, scheme;
@@ -325,14 +320,4 @@ static void test_what_the_user_says(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config),
-        cmocka_unit_test(test_config_refuses),
-        cmocka_unit_test(test_config_of_a_file_with_vision),
-        cmocka_unit_test(test_config_in_a_file_of_its_own),
-        cmocka_unit_test(test_what_the_user_says),
-    };
-    return cmocka_run_group_tests(tests, temp_begin, temp_end);
-}
+int main(void) { return tests_run(temp_begin, temp_end); }

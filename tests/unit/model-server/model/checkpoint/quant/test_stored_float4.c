@@ -29,14 +29,13 @@ static void put_nvfp4(struct rng *r, const char *codes, const char *global, bool
     memset(truth.zero, 0, sizeof(truth.zero));
 }
 
-static void nvfp4(void **state)
+TEST(nvfp4)
 {
     struct rng r = rng_new();
     const struct stored modelopt = {&stored_nvfp4, "modelopt", 4, 16, 1, 0, true, true};
     struct stored packed = {&stored_nvfp4_packed, "compressed-tensors", 4, 16, 1, 0, true, true};
     struct stored_matrix m;
     struct err e = ERR_INIT;
-    (void)state;
     packed.divides = true;
     n_kept = 0;
     for (int i = 0; i < 4; i++) {
@@ -155,7 +154,7 @@ static void check_bnb(const struct stored *of, int rows, int cols, int block, fl
     free(k.codes);
 }
 
-static void bitsandbytes_in_four_bits(void **state)
+TEST(bitsandbytes_in_four_bits)
 {
     struct rng r = rng_new();
     const struct stored nf4 = {.format = &stored_nf4, .method = "bitsandbytes", .bits = 4},
@@ -163,7 +162,6 @@ static void bitsandbytes_in_four_bits(void **state)
     static const int cols[] = {64, 96, 128, 75, 160};
     struct stored_matrix m;
     struct err e = ERR_INIT;
-    (void)state;
     for (int i = 0; i < 10; i++) {
         const int block = i % 3 ? 64 : 128; /* of 96 columns it goes on in the next row */
         put_bnb(&r, true, i % 2, 50, cols[i % 5], block);
@@ -188,7 +186,7 @@ static void bitsandbytes_in_four_bits(void **state)
     assert_non_null(strstr(e.msg, "has no `.weight.nested_quant_map` beside it"));
 }
 
-static void int8_rows(void **state)
+TEST(int8_rows)
 {
     struct rng r = rng_new();
     const struct stored how = {.format = &stored_llm_int8,
@@ -197,7 +195,6 @@ static void int8_rows(void **state)
                                .row_block = 1,
                                .symmetric = true,
                                .scale_by = 1.0f / 127};
-    (void)state;
     n_kept = 0;
     for (int i = 0; i < 4; i++) {
         make(&r, 72, i % 2 ? 96 : 128, 0, 8, 0);
@@ -216,12 +213,4 @@ static void int8_rows(void **state)
     assert_int_equal(n_kept, 4);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nvfp4),
-        cmocka_unit_test(bitsandbytes_in_four_bits),
-        cmocka_unit_test(int8_rows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

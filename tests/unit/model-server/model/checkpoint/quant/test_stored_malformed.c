@@ -30,11 +30,10 @@ static void put_mxfp4(void)
     memcpy(tensors[STORED_SCALES].dims, (uint64_t[]){4, 18, 3}, 24);
 }
 
-static void test_malformed(void **state)
+TEST(test_malformed)
 {
     struct rng r = rng_new();
     struct stored how = {&stored_gptq, "gptq", 4, 32, 1, 1, false, false};
-    (void)state;
     make(&r, 40, 64, 32, 4, 0);
     put_gptq();
     refused(&how, 40, 96, "tensor `q.qweight` has shape [8, 40]; config.json means [12, 40]");
@@ -71,10 +70,9 @@ static void test_malformed(void **state)
     refused(&how, 40, 64, "8-bit weights with zero points are not supported");
 }
 
-static void test_malformed_mxfp4(void **state)
+TEST(test_malformed_mxfp4)
 {
     const struct stored how = {&stored_mxfp4, "mxfp4", 4, 32, 1, 0, true, true};
-    (void)state;
     memset(tensors, 0, sizeof(tensors));
     put_mxfp4();
     refused(&how, 72, 80, "tensor `q_blocks`: 80 columns are no multiple of 32");
@@ -90,11 +88,4 @@ static void test_malformed_mxfp4(void **state)
     refused(&how, 72, 96, "tensor `q_scales` is missing");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_malformed_mxfp4),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

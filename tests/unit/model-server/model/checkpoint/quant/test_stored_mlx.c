@@ -67,10 +67,9 @@ static void assert_wanted(bool kept)
         free(c.codes);
 }
 
-static void affine(void **state)
+TEST(affine)
 {
     struct rng r = rng_new();
-    (void)state;
     for (int bits = 2; bits <= 8; bits += bits == 6 ? 2 : 1)
         for (int group = 32; group <= COLS; group *= 2) {
             put_affine(&r, bits, group);
@@ -87,14 +86,13 @@ static void affine(void **state)
     assert_wanted(false);
 }
 
-static void floats(void **state)
+TEST(floats)
 {
     static const float e2m1[8] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
     static const struct {
         int bits, group;
     } modes[] = {{4, 32}, {4, 16}, {8, 32}};
     struct rng r = rng_new();
-    (void)state;
     for (int k = 0; k < 3; k++) {
         const int bits = modes[k].bits, group = modes[k].group;
         make(&r, ROWS, COLS, group, bits, 0);
@@ -126,10 +124,9 @@ static void refused(const char *says)
         fail_msg("`%s` does not say `%s`", e.msg, says);
 }
 
-static void malformed(void **state)
+TEST(malformed)
 {
     struct rng r = rng_new();
-    (void)state;
     put_affine(&r, 4, 64);
     tensors[STORED_FURTHER].name = NULL;
     refused("tensor `q.weight` has no `.biases` beside it");
@@ -147,12 +144,4 @@ static void malformed(void **state)
     refused("tensor `q.weight` has dtype I8; it must be U32");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(affine),
-        cmocka_unit_test(floats),
-        cmocka_unit_test(malformed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

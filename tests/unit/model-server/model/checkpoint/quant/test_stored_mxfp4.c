@@ -28,14 +28,13 @@ static void put_mxfp4(struct rng *r, int experts, enum tensor_type scales)
     memcpy(tensors[STORED_SCALES].dims, tensors[STORED_CODES].dims, 24);
 }
 
-static void test_mxfp4(void **state)
+TEST(test_mxfp4)
 {
     struct rng r = rng_new();
     struct stored_matrix m;
     struct err e = ERR_INIT;
     float row[32];
     const struct stored how = {&stored_mxfp4, "mxfp4", 4, 32, 1, 0, true, true};
-    (void)state;
     for (int i = 0; i < 4; i++) {
         make(&r, 72, 96, 32, 4, 0);
         put_mxfp4(&r, i ? 4 : 1, i & 1 ? T_U8 : T_F8_E8M0);
@@ -50,13 +49,12 @@ static void test_mxfp4(void **state)
 }
 
 /* compressed-tensors' layout: the same bytes with other names and shapes. */
-static void packed(void **state)
+TEST(packed)
 {
     struct rng r = rng_new();
     struct stored_matrix m;
     struct err e = ERR_INIT;
     const struct stored how = {&stored_mxfp4_packed, "compressed-tensors", 4, 32, 1, 0, true, true};
-    (void)state;
     n_kept = 0;
     for (int i = 0; i < 4; i++) {
         make(&r, 72, 96, 32, 4, 0);
@@ -73,11 +71,4 @@ static void packed(void **state)
     assert_non_null(strstr(e.msg, "w: tensor `q.weight_scale` has shape [72, 4]"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mxfp4),
-        cmocka_unit_test(packed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

@@ -20,10 +20,9 @@ static void make_ternary(struct rng *r, float scale, bool divides)
     memcpy(tensor(STORED_SCALES, "q.weight_scale", T_F32, 4, 1, 0), &scale, 4);
 }
 
-static void test_packed(void **state)
+TEST(test_packed)
 {
     struct rng r = rng_new();
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct stored how = {&stored_ternary, "bitnet", 2, 0, 0, 0, true};
         how.divides = i & 1;
@@ -46,24 +45,22 @@ static void put_plain(float by)
         }
 }
 
-static void test_plain(void **state)
+TEST(test_plain)
 {
     struct rng r = rng_new();
     const struct stored how = {&stored_ternary, "bitnet", 2, 0, 0, 0, true, .plain = true};
-    (void)state;
     make_ternary(&r, 0.7f, false);
     put_plain(1);
     assert_reads(&r, &how);
 }
 
 /* Masters of two magnitudes, so that the mean is known. */
-static void test_masters(void **state)
+TEST(test_masters)
 {
     static const float of[] = {-3, -0.3f, 0.3f, 3};
     static const int code[] = {0, 1, 1, 2};
     struct rng r = rng_new();
     const struct stored how = {&stored_ternary_masters, "bitnet", 2, 0, 0, 0, true, .plain = true};
-    (void)state;
     make(&r, ROWS, COLS, 0, 2, 0);
     uint8_t *q = tensor(STORED_CODES, "q.weight", T_F32, 4, ROWS, COLS);
     double sum = 0;
@@ -78,13 +75,12 @@ static void test_masters(void **state)
     assert_reads(&r, &how);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
     struct rng r = rng_new();
     struct stored_matrix m;
     struct err e = ERR_INIT;
     const struct stored how = {&stored_ternary, "bitnet", 2, 0, 0, 0, true};
-    (void)state;
     make_ternary(&r, 1, false);
     put_plain(1);
     assert_int_equal(stored_open(&m, &how, "q", ROWS, COLS, find, NULL, &e), -1);
@@ -97,13 +93,4 @@ static void test_refused(void **state)
     assert_int_equal(stored_open(&m, &how, "q", ROWS, COLS, find, NULL, &e), -1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_packed),
-        cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_masters),
-        cmocka_unit_test(test_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }

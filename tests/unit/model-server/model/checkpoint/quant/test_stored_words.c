@@ -26,10 +26,9 @@ static void put_gptq(int bits, int bias, bool zeros)
         }
 }
 
-static void test_gptq(void **state)
+TEST(test_gptq)
 {
     struct rng r = rng_new();
-    (void)state;
     for (int bits = 2; bits <= 8; bits = bits == 4 ? 8 : bits + 1)
         for (int bias = 0; bias < 2; bias++)
             for (int group = 0; group <= 48; group += 16) { /* 0: of all; 48: the last is short */
@@ -59,11 +58,10 @@ static void test_gptq(void **state)
     assert_true(n_kept > 20);
 }
 
-static void test_gptq_without_zeros(void **state)
+TEST(test_gptq_without_zeros)
 {
     struct rng r = rng_new();
     struct stored how = {&stored_gptq, "gptq", 4, 32, 1, 1, true, false};
-    (void)state;
     make(&r, 40, 64, 32, 4, 0);
     for (int g = 0; g < truth.groups; g++)
         for (int o = 0; o < truth.rows; o++)
@@ -94,19 +92,17 @@ static uint32_t block_of_sorted(struct rng *r, int first)
     return f.block;
 }
 
-static void test_sorted_columns_share_a_scale(void **state)
+TEST(test_sorted_columns_share_a_scale)
 {
     struct rng r = rng_new();
-    (void)state;
     assert_int_equal(block_of_sorted(&r, 64), 64);
     assert_int_equal(block_of_sorted(&r, 96), 32);
 }
 
-static void test_awq(void **state)
+TEST(test_awq)
 {
     static const int order[] = {0, 2, 4, 6, 1, 3, 5, 7}; /* output in nibble i */
     struct rng r = rng_new();
-    (void)state;
     for (int group = 0; group <= 48; group += 16) {
         struct stored how = {&stored_awq, "awq", 4, (uint32_t)group, 1, 0, false, false};
         make(&r, 72, 100, group, 4, 0);
@@ -124,10 +120,9 @@ static void test_awq(void **state)
     }
 }
 
-static void test_packed(void **state)
+TEST(test_packed)
 {
     struct rng r = rng_new();
-    (void)state;
     for (int bits = 2; bits <= 8; bits++)
         for (int i = 0; i < 4; i++) {
             const int group = i & 1 ? 32 : 0, per = 32 / bits, rows = 50, cols = 70;
@@ -163,14 +158,4 @@ static void test_packed(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gptq),
-        cmocka_unit_test(test_gptq_without_zeros),
-        cmocka_unit_test(test_sorted_columns_share_a_scale),
-        cmocka_unit_test(test_awq),
-        cmocka_unit_test(test_packed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return tests_run(NULL, NULL); }
