@@ -82,6 +82,12 @@ static const struct sublayer *sub_at(const struct layer *y, enum sub sub)
     return sub == SUB_MIXER ? &y->mixer : sub == SUB_FFN ? &y->ffn : &y->tail;
 }
 
+static const float *input_of(const struct decoder *d, uint32_t i, enum sub sub)
+{
+    const struct residual_ops *x = residual_of(&d->spec);
+    return x->in ? x->in(d, i, sub) : d->scratch.n;
+}
+
 int decoder_layer_store(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e)
 {
     const struct residual_ops *x = residual_of(&d->spec);
@@ -95,8 +101,8 @@ int decoder_layer_store(struct decoder *d, uint32_t i, const struct decoder_part
         return -1;
     if (x->read)
         x->read(d, i, SUB_MIXER, p);
-    gate_input(d, &y->mixer_gate, x->in(d, i, SUB_MIXER), p, d->scratch.mixer);
-    return decoder_store(d, &y->mixer, x->in(d, i, SUB_MIXER), i, p, e);
+    gate_input(d, &y->mixer_gate, input_of(d, i, SUB_MIXER), p, d->scratch.mixer);
+    return decoder_store(d, &y->mixer, input_of(d, i, SUB_MIXER), i, p, e);
 }
 
 int decoder_layer_sub(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p,
@@ -110,8 +116,9 @@ int decoder_layer_sub(struct decoder *d, uint32_t i, enum sub sub, const struct 
     if (x->read && sub != SUB_MIXER)
         x->read(d, i, sub, p);
     if (sub == SUB_FFN)
-        gate_input(d, &d->layers[i].ffn_gate, x->in(d, i, sub), p, work);
-    if (decoder_sublayer(d, y, x->in(d, i, sub), x->post(d, i, sub), i, p, work, e))
+        gate_input(d, &d->layers[i].ffn_gate, input_of(d, i, sub), p, work);
+    const struct norm *post = x->post ? x->post(d, i, sub) : NULL;
+    if (decoder_sublayer(d, y, input_of(d, i, sub), post, i, p, work, e))
         return -1;
     x->write(d, i, sub, p);
     return 0;

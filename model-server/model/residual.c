@@ -68,9 +68,7 @@ float *residual_rows(const struct decoder *d, uint32_t *width)
     return d->spec.mix.n ? d->scratch.streams : d->scratch.x;
 }
 
-/* The norm before the first sublayer of layer i, or of the next layer that is not a cross-attention
- * layer, if this stage has such a layer. */
-static const struct norm *first_norm(const struct decoder *d, uint32_t i)
+const struct norm *residual_first_norm(const struct decoder *d, uint32_t i)
 {
     while (i < d->stage.first + d->stage.n && decoder_is_cross(d, i))
         i++;
@@ -79,18 +77,12 @@ static const struct norm *first_norm(const struct decoder *d, uint32_t i)
     return d->layers[i].mixer.ops ? &d->layers[i].mixer_norm : &d->layers[i].ffn_norm;
 }
 
-static void enter(struct decoder *d, uint32_t i, const struct decoder_part *p)
+void residual_enter(struct decoder *d, uint32_t i, const struct decoder_part *p)
 {
-    const struct norm *norm = first_norm(d, i);
+    const struct norm *norm = residual_first_norm(d, i);
     if (norm && !(d->spec.no_first_norm && i == 0))
         d->ops->norm(d->dev, decoder_rows(d, d->scratch.n, p), decoder_rows(d, d->scratch.x, p),
                      p->n, d->spec.hidden, norm);
-}
-
-static const struct norm *no_norm(const struct decoder *d, uint32_t i, enum sub sub)
-{
-    (void)d, (void)i, (void)sub;
-    return NULL;
 }
 
 /* Adds the result to `x` and writes its norm to `y`. */
@@ -119,7 +111,7 @@ static void layer_end(struct decoder *d, uint32_t i, const struct decoder_part *
 {
     const uint32_t hidden = d->spec.hidden;
     const float scale = d->layers[i].scale;
-    const struct norm *next = first_norm(d, i + 1);
+    const struct norm *next = residual_first_norm(d, i + 1);
     float *x = decoder_rows(d, d->scratch.x, p), *n = decoder_rows(d, d->scratch.n, p);
     if (scale != 0)
         d->ops->logit_scale(d->dev, x, p->n, hidden, scale, 0);
@@ -160,7 +152,7 @@ static void write_mixer(struct decoder *d, uint32_t i, const struct decoder_part
     struct scratch *s = &d->scratch;
     const struct norm *then = &y->ffn_norm;
     if (!y->ffn.ops)
-        then = first_norm(d, i + 1);
+        then = residual_first_norm(d, i + 1);
     else if (m->parallel || !norm_place_before(spec_norms(m, i)))
         then = NULL;
     if (m->parallel && !m->shared_norm)
@@ -178,7 +170,7 @@ static void plain_write(struct decoder *d, uint32_t i, enum sub sub, const struc
     if (sub == SUB_MIXER)
         write_mixer(d, i, p);
     else if (sub == SUB_FFN)
-        add(d, p, s->n, s->x, y->ffn_by, more ? NULL : first_norm(d, i + 1));
+        add(d, p, s->n, s->x, y->ffn_by, more ? NULL : residual_first_norm(d, i + 1));
     else
         add(d, p, s->n, s->x, 1, NULL);
     if (more && sub == (y->tail.ops ? SUB_TAIL : SUB_FFN))
@@ -196,7 +188,7 @@ static int plain_begin(struct decoder *d, const struct decoder_part *p, struct e
 
 const struct residual_ops residual_plain = {.name = "plain",
                                             .begin = plain_begin,
-                                            .enter = enter,
+                                            .enter = residual_enter,
                                             .in = plain_in,
                                             .post = plain_post,
                                             .write = plain_write};
@@ -220,14 +212,13 @@ static void norms_write(struct decoder *d, uint32_t i, enum sub sub, const struc
     if (keep != 1)
         d->ops->logit_scale(d->dev, decoder_rows(d, stream, p), p->n, d->spec.hidden, keep, 0);
     add(d, p, other, stream, sub == SUB_MIXER ? y->mixer_by : y->ffn_by,
-        sub == SUB_MIXER ? &y->ffn_norm : first_norm(d, i + 1));
+        sub == SUB_MIXER ? &y->ffn_norm : residual_first_norm(d, i + 1));
 }
 
 const struct residual_ops residual_norms = {.name = "norms",
                                             .begin = decoder_embed,
-                                            .enter = enter,
+                                            .enter = residual_enter,
                                             .in = norms_in,
-                                            .post = no_norm,
                                             .write = norms_write};
 
 /* ---------------------------------------------------------------- norms of sums */
@@ -257,7 +248,6 @@ static void sums_write(struct decoder *d, uint32_t i, enum sub sub, const struct
 
 const struct residual_ops residual_sums = {.name = "sums",
                                            .begin = decoder_embed,
-                                           .enter = enter,
+                                           .enter = residual_enter,
                                            .in = sums_in,
-                                           .post = no_norm,
                                            .write = sums_write};

@@ -33,11 +33,12 @@ struct residual_ops {
     int (*begin)(struct decoder *d, const struct decoder_part *p, struct err *e);
     /* Prepares for layer i a stream that the layer before did not write. NULL: nothing to do. */
     void (*enter)(struct decoder *d, uint32_t i, const struct decoder_part *p);
-    /* Address of the input of a sublayer, of all rows of the step: [total][hidden]. */
+    /* Address of the input of a sublayer, of all rows of the step: [total][hidden]. NULL:
+     * scratch.n for all. */
     const float *(*in)(const struct decoder *d, uint32_t i, enum sub sub);
     /* Computes it. NULL: enter() or the last write() did. */
     void (*read)(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p);
-    /* The norm of the sublayer's result, or NULL. */
+    /* The norm of the sublayer's result, or NULL. NULL: none has one. */
     const struct norm *(*post)(const struct decoder *d, uint32_t i, enum sub sub);
     /* Adds that result, and prepares the next input. */
     void (*write)(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p);
@@ -61,6 +62,11 @@ void residual_load_layer(struct loader *l, uint32_t layer);
 void residual_free_layer(struct decoder *d, uint32_t layer);
 void residual_load_last(struct loader *l);
 void residual_free_last(struct decoder *d);
+/* The norm before the first sublayer of layer i, or of the next layer that is not a cross-attention
+ * layer. NULL: this stage has none, or no norm is before it. */
+const struct norm *residual_first_norm(const struct decoder *d, uint32_t i);
+/* enter() of a stream x whose norm is n. */
+void residual_enter(struct decoder *d, uint32_t i, const struct decoder_part *p);
 /* What one stage of a pipeline gives to the next: rows of *width numbers for each token. */
 float *residual_rows(const struct decoder *d, uint32_t *width);
 #endif

@@ -91,18 +91,6 @@ void decoder_affine_free_first(struct decoder *d)
 
 /* ---------------------------------------------------------------- in a step */
 
-static const float *in(const struct decoder *d, uint32_t i, enum sub sub)
-{
-    (void)i, (void)sub;
-    return d->scratch.n;
-}
-
-static const struct norm *post(const struct decoder *d, uint32_t i, enum sub sub)
-{
-    (void)d, (void)i, (void)sub;
-    return NULL;
-}
-
 /* x = x * b + the constants, for which n is scratch memory. */
 static void keep(struct decoder *d, const struct affine *y, const struct decoder_part *p)
 {
@@ -121,22 +109,13 @@ static int begin(struct decoder *d, const struct decoder_part *p, struct err *e)
     return 0;
 }
 
-static void enter(struct decoder *d, uint32_t i, const struct decoder_part *p)
-{
-    if (i < d->stage.first + d->stage.n)
-        d->ops->norm(d->dev, decoder_rows(d, d->scratch.n, p), decoder_rows(d, d->scratch.x, p),
-                     p->n, d->spec.hidden, &d->layers[i].mixer_norm);
-}
-
 static void write(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
 {
     const uint32_t hidden = d->spec.hidden;
     const struct affine *y = (const struct affine *)d->layers[i].residual + sub;
     float *x = decoder_rows(d, d->scratch.x, p), *r = decoder_rows(d, d->scratch.r, p);
-    const bool last = i + 1 >= d->stage.first + d->stage.n;
-    const struct norm *next = sub == SUB_MIXER ? &d->layers[i].ffn_norm
-                              : last           ? NULL
-                                               : &d->layers[i + 1].mixer_norm;
+    const struct norm *next =
+        sub == SUB_MIXER ? &d->layers[i].ffn_norm : residual_first_norm(d, i + 1);
     layer_times(d, r, p->n, hidden, y->add);
     keep(d, y, p);
     d->ops->add_norm(d->dev, decoder_rows(d, d->scratch.n, p), x, r, 1, p->n, hidden, next);
@@ -147,7 +126,5 @@ const struct residual_ops residual_affine = {.name = "affine",
                                              .load = load,
                                              .free = release,
                                              .begin = begin,
-                                             .enter = enter,
-                                             .in = in,
-                                             .post = post,
+                                             .enter = residual_enter,
                                              .write = write};

@@ -109,23 +109,11 @@ static void join(struct decoder *d, const struct gated_part *y, float *to,
     d->ops->mix(d->dev, to, t, hidden, &mean);
 }
 
-static const float *in(const struct decoder *d, uint32_t i, enum sub sub)
-{
-    (void)i, (void)sub;
-    return d->scratch.n;
-}
-
 static void read(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
 {
     const struct gated_part *y = d->layers[i].residual;
     join(d, &y[sub], decoder_rows(d, d->scratch.n, p), p,
          sub == SUB_FFN ? d->scratch.ffn : d->scratch.mixer);
-}
-
-static const struct norm *post(const struct decoder *d, uint32_t i, enum sub sub)
-{
-    (void)d, (void)i, (void)sub;
-    return NULL;
 }
 
 static void write(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
@@ -147,8 +135,6 @@ const struct residual_ops residual_gated = {.name = "gated",
                                             .load = load,
                                             .free = release,
                                             .begin = begin,
-                                            .in = in,
                                             .read = read,
-                                            .post = post,
                                             .write = write,
                                             .end = end};

@@ -79,12 +79,6 @@ static void sum(struct decoder *d, const struct mixed_part *y, const struct deco
     run(d, d->scratch.x, p, k);
 }
 
-static const float *in(const struct decoder *d, uint32_t i, enum sub sub)
-{
-    (void)i, (void)sub;
-    return d->scratch.n;
-}
-
 static void read(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
 {
     const struct layer *y = &d->layers[i];
@@ -94,12 +88,6 @@ static void read(struct decoder *d, uint32_t i, enum sub sub, const struct decod
     sum(d, &parts[sub], p, &k);
     d->ops->norm(d->dev, decoder_rows(d, s->n, p), decoder_rows(d, s->x, p), p->n, d->spec.hidden,
                  sub == SUB_FFN ? &y->ffn_norm : &y->mixer_norm);
-}
-
-static const struct norm *post(const struct decoder *d, uint32_t i, enum sub sub)
-{
-    (void)d, (void)i, (void)sub;
-    return NULL;
 }
 
 static void write(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
@@ -126,8 +114,6 @@ const struct residual_ops residual_mixed = {.name = "mixed",
                                             .load = load,
                                             .free = release,
                                             .begin = begin,
-                                            .in = in,
                                             .read = read,
-                                            .post = post,
                                             .write = write,
                                             .end = end};

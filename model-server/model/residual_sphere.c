@@ -50,23 +50,10 @@ static void release(struct decoder *d, void *part)
 
 /* ---------------------------------------------------------------- in a step */
 
-static const float *in(const struct decoder *d, uint32_t i, enum sub sub)
-{
-    (void)i, (void)sub;
-    return d->scratch.n;
-}
-
 static const struct norm *post(const struct decoder *d, uint32_t i, enum sub sub)
 {
     const struct move *moves = d->layers[i].residual;
     return &moves[sub].add;
-}
-
-static void enter(struct decoder *d, uint32_t i, const struct decoder_part *p)
-{
-    if (i < d->stage.first + d->stage.n)
-        d->ops->norm(d->dev, decoder_rows(d, d->scratch.n, p), decoder_rows(d, d->scratch.x, p),
-                     p->n, d->spec.hidden, &d->layers[i].mixer_norm);
 }
 
 /* After layer i, with which a turn ends, or the layers before the first one. */
@@ -78,7 +65,7 @@ static void turn(struct decoder *d, uint32_t i, const struct decoder_part *p)
         d->ops->norm(d->dev, first, x, p->n, hidden, &d->final_norm);
     d->ops->norm(d->dev, x, x, p->n, hidden, &d->final_norm);
     d->ops->add_norm(d->dev, NULL, x, first, 1, p->n, hidden, NULL);
-    enter(d, i + 1, p);
+    residual_enter(d, i + 1, p);
 }
 
 static void write(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
@@ -86,11 +73,10 @@ static void write(struct decoder *d, uint32_t i, enum sub sub, const struct deco
     const uint32_t hidden = d->spec.hidden;
     const struct move *moves = d->layers[i].residual;
     float *x = decoder_rows(d, d->scratch.x, p);
-    const bool last = i + 1 >= d->stage.first + d->stage.n;
     const bool turns = sub == SUB_FFN && d->spec.layers[i].turn_ends;
     const struct norm *next = sub == SUB_MIXER ? &d->layers[i].ffn_norm
-                              : last || turns  ? NULL
-                                               : &d->layers[i + 1].mixer_norm;
+                              : turns          ? NULL
+                                               : residual_first_norm(d, i + 1);
     d->ops->norm(d->dev, x, x, p->n, hidden, &moves[sub].keep);
     d->ops->add_norm(d->dev, decoder_rows(d, d->scratch.n, p), x, decoder_rows(d, d->scratch.r, p),
                      1, p->n, hidden, next);
@@ -103,7 +89,6 @@ const struct residual_ops residual_sphere = {.name = "sphere",
                                              .load = load,
                                              .free = release,
                                              .begin = decoder_embed,
-                                             .enter = enter,
-                                             .in = in,
+                                             .enter = residual_enter,
                                              .post = post,
                                              .write = write};
