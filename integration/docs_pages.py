@@ -112,9 +112,7 @@ def models():
 def metrics():
     text = (ROOT / "router/metrics.h").read_text()
     text = text[text.index("#define ROUTER_METRICS(X)") :].split("\n\n")[0].replace("\\\n", "\n")
-    rows = re.findall(
-        r'X\(M_\w+,\s*(COUNTER|GAUGE|HISTOGRAM),\s*"(\w+)",\s*(?:NULL|"(\w+)"),\s*((?:"(?:[^"\\]|\\.)*"\s*)+),', text
-    )
+    rows = re.findall(r'X\(M_\w+,\s*([A-Z_]+),\s*"(\w+)",\s*(?:NULL|"(\w+)"),\s*((?:"(?:[^"\\]|\\.)*"\s*)+)\)', text)
     if len(rows) != len(re.findall(r"\bX\(M_", text)):
         raise SystemExit("router/metrics.h: a row that this program does not read")
     out = f"# Metrics\n\n{NOTE.format('`router/metrics.h`')}\n"
@@ -122,7 +120,8 @@ def metrics():
     out += "follow them. `docker/chart/dashboard.json` shows them. Durations are in seconds.\n\n"
     out += "| name | type | label | meaning |\n|---|---|---|---|\n"
     for kind, name, label, help_ in sorted(rows, key=lambda r: r[1]):
-        out += f"| `{name}` | {kind.lower()} | {f'`{label}`' if label else ''} | {joined(help_)} |\n"
+        kind = kind.lower() if kind in ("COUNTER", "GAUGE") else "histogram"
+        out += f"| `{name}` | {kind} | {f'`{label}`' if label else ''} | {joined(help_)} |\n"
     names = dict(re.findall(r'X\((M_\w+),\s*\w+,\s*"(\w+)"', text))
     out += "\n## vLLM's names\n\nThe same values for routers and autoscalers that know only these names, with the labels `model_name` and\n"
     out += "`engine`. `vllm:cache_config_info` has the labels `block_size` and `num_gpu_blocks`, and the value 1.\n\n"

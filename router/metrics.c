@@ -1,8 +1,10 @@
 #include "router/metrics.h"
 
+enum { SERIES_MOST = 8 }; /* values of a label, and NULL */
+
 const struct metric_row router_metrics[N_ROUTER_METRICS] = {
-#define X(id, type, name, label, help, first, factor, n)                                           \
-    [id] = {name, METRIC_##type, label, help, first, factor, n},
+#define X(id, kind, name_, label_, help_)                                                          \
+    [id] = {.name = name_, .label = label_, .help = help_, METRIC_OF_##kind},
     ROUTER_METRICS(X)
 #undef X
 };
@@ -10,11 +12,17 @@ const struct metric_row router_metrics[N_ROUTER_METRICS] = {
 struct metrics *router_metrics_new(void)
 {
     struct metrics *m = metrics_new(router_metrics, N_ROUTER_METRICS);
-#define X(id, value) metrics_expect(m, id, value);
-    if (m) {
+    static const struct {
+        enum router_metric id;
+        const char *values[SERIES_MOST];
+    } series[] = {
+#define X(id, ...) {id, {__VA_ARGS__}},
         ROUTER_METRIC_SERIES(X)
-    }
 #undef X
+    };
+    for (size_t i = 0; m && i < sizeof(series) / sizeof(series[0]); i++)
+        for (const char *const *value = series[i].values; *value; value++)
+            metrics_expect(m, series[i].id, *value);
     return m;
 }
 
