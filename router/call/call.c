@@ -199,7 +199,10 @@ static void fail(struct call *c, const struct err *e)
         if (!c->streaming)
             open_stream(c);
         buf_reset(&c->out);
-        c->format->error(c, e);
+        if (c->format->error)
+            c->format->error(c, e);
+        else
+            error_event(&c->out, c->errors, e, c->x ? exchange_id(c->x) : "");
         push_out(c);
         if (c->x)
             exchange_end(c->x);
@@ -221,7 +224,8 @@ static void finish(struct call *c)
 {
     bool lost = false;
     c->finished = true;
-    c->format->finish(c);
+    if (c->format->finish)
+        c->format->finish(c);
     for (uint32_t i = 0; i < c->n_gen; i++)
         lost |= c->gen[i].answer.text.oom;
     if (lost || c->out.oom) {
@@ -268,7 +272,8 @@ void call_resume(struct call *c)
 static void on_token(struct call *c, struct generation *g, const struct gen_event *ev)
 {
     answer_token(&g->answer, ev);
-    c->format->token(c, g, ev);
+    if (c->format->token)
+        c->format->token(c, g, ev);
     if (!g->enough || ev->end)
         return;
     g->answer.ended = true;

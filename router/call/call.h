@@ -38,16 +38,16 @@ struct generation {
 };
 
 /* How a protocol answers. All functions run on the loop thread and append to c->out: whole SSE
- * events if c->stream, otherwise the body, which finish() completes. */
+ * events if c->stream, otherwise the body, which finish() completes. Each may be NULL: nothing is
+ * appended; instead of error(), error_event() of the route's shape. */
 struct format {
-    void (*prefill)(struct call *c, struct generation *g,
-                    const struct gen_event *ev); /* may be NULL */
+    void (*prefill)(struct call *c, struct generation *g, const struct gen_event *ev);
     void (*token)(struct call *c, struct generation *g, const struct gen_event *ev);
     void (*finish)(struct call *c);
     void (*error)(struct call *c, const struct err *e); /* c->stream only */
-    /* c->detached: the call failed; may be NULL */
+    /* c->detached: the call failed */
     void (*gone)(struct call *c, const struct err *e);
-    /* PROGRESS events, for requests with wants_progress; may be NULL */
+    /* PROGRESS events, for requests with wants_progress */
     void (*progress)(struct call *c, struct generation *g, const struct gen_event *ev);
     const char *stream_type; /* content type of a stream; NULL: text/event-stream */
 };

@@ -12,11 +12,6 @@ int texts_begin(struct call *c, struct body *b, const char *key, int n, struct t
     return b->failed ? -1 : 0;
 }
 
-static void token(struct call *c, struct generation *g, const struct gen_event *ev)
-{
-    (void)c, (void)g, (void)ev; /* finish() reads the whole text instead */
-}
-
 static void finish(struct call *c)
 {
     struct texts *t = c->state;
@@ -24,7 +19,7 @@ static void finish(struct call *c)
     account_headers(c, 0, c->n_gen, true);
 }
 
-static const struct format as_texts = {NULL, token, finish, NULL};
+static const struct format as_texts = {.finish = finish};
 
 int texts_generate(struct call *c, struct texts *t, struct err *e)
 {

@@ -179,11 +179,6 @@ static void stream_finish(struct call *c)
     buf_str(out, "}}\n\ndata: [DONE]\n\n");
 }
 
-static void report_error(struct call *c, const struct err *e)
-{
-    error_event(&c->out, c->errors, e, "");
-}
-
 /* ---------------------------------------------------------------- one answer */
 
 static void collect_token(struct call *c, struct generation *g, const struct gen_event *ev)
@@ -250,8 +245,8 @@ static void finish(struct call *c)
     account_headers(c, 0, c->n_gen, true);
 }
 
-static const struct format as_object = {NULL, collect_token, finish, report_error};
-static const struct format as_stream = {NULL, stream_token, stream_finish, report_error};
+static const struct format as_object = {.token = collect_token, .finish = finish};
+static const struct format as_stream = {.token = stream_token, .finish = stream_finish};
 
 int cohere_chat_generate(struct call *c, const struct chat_request *r, struct err *e)
 {

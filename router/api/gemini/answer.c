@@ -213,7 +213,7 @@ static void finish(struct call *c)
     account_headers(c, 0, c->n_gen, true);
 }
 
-static const struct format as_object = {.token = take, .finish = finish, .error = stream_error};
+static const struct format as_object = {.token = take, .finish = finish};
 static const struct format as_events = {
     .token = stream_token, .finish = end_list, .error = stream_error};
 static const struct format as_list = {.token = stream_token,

@@ -199,13 +199,6 @@ static void stream_progress(struct call *c, struct generation *g, const struct g
     buf_str(&c->out, "}\n\n");
 }
 
-static void stream_finish(struct call *c) { (void)c; }
-
-static void stream_error(struct call *c, const struct err *e)
-{
-    error_event(&c->out, c->errors, e, "");
-}
-
 static void collect_token(struct call *c, struct generation *g, const struct gen_event *ev)
 {
     take(c->state, g, ev);
@@ -228,8 +221,5 @@ static void finish(struct call *c)
     account_headers(c, 0, c->n_gen, false);
 }
 
-const struct format llama_object = {NULL, collect_token, finish, stream_error};
-const struct format llama_stream = {.token = stream_token,
-                                    .finish = stream_finish,
-                                    .error = stream_error,
-                                    .progress = stream_progress};
+const struct format llama_object = {.token = collect_token, .finish = finish};
+const struct format llama_stream = {.token = stream_token, .progress = stream_progress};

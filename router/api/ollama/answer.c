@@ -143,11 +143,6 @@ static void stream_finish(struct call *c)
     buf_ch(&c->out, '\n');
 }
 
-static void stream_error(struct call *c, const struct err *e)
-{
-    error_event(&c->out, c->errors, e, "");
-}
-
 /* ---------------------------------------------------------------- one answer */
 
 static void collect_token(struct call *c, struct generation *g, const struct gen_event *ev)
@@ -176,12 +171,9 @@ static void finish(struct call *c)
     account_headers(c, 0, c->n_gen, true);
 }
 
-static const struct format as_object = {
-    .token = collect_token, .finish = finish, .error = stream_error};
-static const struct format as_lines = {.token = stream_token,
-                                       .finish = stream_finish,
-                                       .error = stream_error,
-                                       .stream_type = "application/x-ndjson"};
+static const struct format as_object = {.token = collect_token, .finish = finish};
+static const struct format as_lines = {
+    .token = stream_token, .finish = stream_finish, .stream_type = "application/x-ndjson"};
 
 static void free_logprobs(void *arg) { buf_free(arg); }
 

@@ -165,7 +165,7 @@ static void take_prefill(struct call *c, struct generation *g, const struct gen_
     openai_prompt_logprobs_take(c->state, g, ev);
 }
 
-static const struct format chat_object = {take_prefill, collect_token, finish, openai_error_event};
+static const struct format chat_object = {take_prefill, collect_token, finish};
 static const struct format chat_stream = {.token = stream_token,
                                           .finish = stream_finish,
                                           .error = openai_error_event,

@@ -225,7 +225,7 @@ static void finish(struct call *c)
     account_headers(c, 0, c->n_gen, false);
 }
 
-const struct format completions_object = {take_prefill, collect_token, finish, openai_error_event};
+const struct format completions_object = {take_prefill, collect_token, finish};
 const struct format completions_stream = {.prefill = take_prefill,
                                           .token = stream_token,
                                           .finish = stream_finish,

@@ -510,8 +510,9 @@ static void finish_compaction(struct call *c)
     account_headers(c, 0, c->n_gen, true);
 }
 
-static const struct format as_compaction = {NULL, collect_token, finish_compaction, stream_error};
-static const struct format as_object = {NULL, collect_token, finish, stream_error, keep_failed};
+static const struct format as_compaction = {.token = collect_token, .finish = finish_compaction};
+static const struct format as_object = {
+    .token = collect_token, .finish = finish, .gone = keep_failed};
 static const struct format as_stream = {NULL, stream_token, stream_finish, stream_error,
                                         keep_failed};
 

@@ -154,13 +154,6 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
     buf_str(out, "}\n\n");
 }
 
-static void stream_finish(struct call *c) { (void)c; }
-
-static void stream_error(struct call *c, const struct err *e)
-{
-    error_event(&c->out, c->errors, e, "");
-}
-
 static void comma(struct buf *b)
 {
     if (b->len)
@@ -255,9 +248,9 @@ static void finish_array(struct call *c) /* POST / answers with a list of one */
     buf_ch(out, ']');
 }
 
-static const struct format as_stream = {NULL, stream_token, stream_finish, stream_error};
-static const struct format as_object = {collect_prefill, collect_token, finish, stream_error};
-static const struct format as_list = {collect_prefill, collect_token, finish_array, stream_error};
+static const struct format as_stream = {.token = stream_token};
+static const struct format as_object = {collect_prefill, collect_token, finish};
+static const struct format as_list = {collect_prefill, collect_token, finish_array};
 
 /* ---------------------------------------------------------------- generations */
 
