@@ -7,18 +7,7 @@
 static void configure(struct config *c, struct decoder_spec *s)
 {
     const bool next = strcmp(json_str(c->root, "model_type", ""), "qwen3_next") == 0;
-    config_decoder(c, s,
-                   &(struct config_defaults){.head_dim = 256,
-                                             .max_positions = 32768,
-                                             .norm_eps = 1e-6,
-                                             .rope_theta = 10000000,
-                                             .rotary = 0.25,
-                                             .ffn = 5632});
-    s->act = config_act(c, "hidden_act", "silu");
-    s->norm.plus = 1;
-    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
-    s->qk_norm = QK_NORM_HEAD;
-    config_delta(c, s);
+    config_qwen_delta(c, s, 5632);
     s->recur.grouped = next;
     config_moe(c, s, next ? 512 : 256, next ? 10 : 8);
     s->moe.ffn = config_dim(c, "moe_intermediate_size");

@@ -106,18 +106,7 @@ static void experts(struct config *c, struct decoder_spec *s)
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
-    config_decoder(c, s,
-                   &(struct config_defaults){.head_dim = 256,
-                                             .max_positions = 32768,
-                                             .norm_eps = 1e-6,
-                                             .rope_theta = 10000000,
-                                             .rotary = 0.25,
-                                             .ffn = 5632});
-    s->act = config_act(c, "hidden_act", "silu");
-    s->norm.plus = 1;
-    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
-    s->qk_norm = QK_NORM_HEAD;
-    config_delta(c, s);
+    config_qwen_delta(c, s, 5632);
     const char *gate = config_str_or(c, "output_gate_type", "silu");
     s->recur.gate_sigmoid = strcmp(gate, "sigmoid") == 0;
     if (!s->recur.gate_sigmoid)

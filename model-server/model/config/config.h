@@ -216,9 +216,10 @@ void config_mamba2(struct config *c, struct decoder_spec *s, const struct mamba_
  * convolution and the biases); the rank of the steps is under `rank`, or "auto". */
 void config_mamba(struct config *c, struct decoder_spec *s, const struct mamba_keys *k,
                   const char *rank, double inner);
-/* s->recur of gated delta layers (linear_num_key_heads ..) and attention's gate: Qwen3-Next, 3.5.
- */
-void config_delta(struct config *c, struct decoder_spec *s);
+/* All of Qwen's decoders with gated delta layers (Qwen3-Next, 3.5, 4) but their experts: sizes,
+ * norms, s->recur (linear_num_key_heads ..) and attention's gate. `ffn`: default of
+ * intermediate_size; 0: required. */
+void config_qwen_delta(struct config *c, struct decoder_spec *s, uint32_t ffn);
 /* s->recur of Kimi Delta Attention: linear_num_heads, linear_head_dim, linear_conv_kernel_dim, or
  * num_heads, head_dim and short_conv_kernel_size of linear_attn_config. */
 void config_kimi_delta(struct config *c, struct decoder_spec *s, uint32_t heads);

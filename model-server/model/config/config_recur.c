@@ -194,9 +194,20 @@ void config_kimi_delta(struct config *c, struct decoder_spec *s, uint32_t heads)
     config_delta_rest(c, s, conv);
 }
 
-void config_delta(struct config *c, struct decoder_spec *s)
+void config_qwen_delta(struct config *c, struct decoder_spec *s, uint32_t ffn)
 {
     struct recur_spec *r = &s->recur;
+    config_decoder(c, s,
+                   &(struct config_defaults){.head_dim = 256,
+                                             .max_positions = 32768,
+                                             .norm_eps = 1e-6,
+                                             .rope_theta = 10000000,
+                                             .rotary = 0.25,
+                                             .ffn = ffn});
+    s->act = config_act(c, "hidden_act", "silu");
+    s->norm.plus = 1;
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    s->qk_norm = QK_NORM_HEAD;
     r->key_heads = config_u32(c, "linear_num_key_heads", 1, 1u << 16);
     r->heads = config_u32(c, "linear_num_value_heads", 1, 1u << 16);
     r->key_dim = config_u32(c, "linear_key_head_dim", 1, CONFIG_MOST_DIM);
