@@ -26,6 +26,7 @@ BIN = pathlib.Path(os.environ.get("BIN_DIR", ROOT / "build/bin"))
 APART = BIN.parent / "bin" if BIN.name == "slim" else BIN
 DATA = pathlib.Path(os.environ.get("TEST_DATA", ROOT / "../shared/data"))
 DEMO = ROOT / "models/demo"
+FEW_BITS = ["--quantize", "w8a8", "--kv-cache-dtype", "int4"]  # products and attention in integers
 PRELOAD = os.environ.get("PRELOAD")  # a library in every process of the programs: make jitter-service
 SAN_REPORT = "ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "WARNING: ThreadSanitizer", ": runtime error: "
 SLOW = 6 if os.environ.get("SAN") or PRELOAD else 1  # sanitizers and random delays cost time, not correctness

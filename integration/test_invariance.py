@@ -7,7 +7,7 @@ import random
 
 import pytest
 import requests
-from serving import DEMO, Service, seed_for
+from serving import DEMO, FEW_BITS, Service, seed_for
 
 
 @pytest.fixture(autouse=True)
@@ -48,15 +48,15 @@ def leave_early(s, body):
         next(r.iter_lines())
 
 
-@pytest.mark.parametrize("num_shard", [1, 2])
-def test_no_schedule_changes_a_bit(num_shard):
+@pytest.mark.parametrize("num_shard,few", [(1, []), (2, []), (1, FEW_BITS)])
+def test_no_schedule_changes_a_bit(num_shard, few):
     rng = random.Random(seed_for(num_shard))
-    work = [asked(rng, i) for i in range(60 if num_shard == 1 else 30)]  # schedules are the router's
-    with Service(DEMO, num_shard) as s:
+    work = [asked(rng, i) for i in range(30 if few or num_shard == 2 else 60)]  # schedules are the router's
+    with Service(DEMO, num_shard, args=few) as s:
         want = [alone(s, b) for b in work]
-    args = ["--max-batch-prefill-tokens", "40", "--target-inter-token-ms", "1", "--max-concurrent-requests", "200"]
+    args = ["--max-batch-prefill-tokens", "40", "--target-inter-token-ms", "1", "--max-concurrent-requests", "200", *few]
     with Service(DEMO, num_shard, args=args) as s, concurrent.futures.ThreadPoolExecutor(24) as pool:
-        for _ in range(3 if num_shard == 1 else 2):
+        for _ in range(3 if len(work) == 60 else 2):
             order = list(range(len(work)))
             rng.shuffle(order)
             for i in range(10):

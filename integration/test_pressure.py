@@ -5,7 +5,7 @@ import random
 import shutil
 
 import pytest
-from serving import DEMO, Service, crowd, seed_for, wait_for
+from serving import DEMO, FEW_BITS, Service, crowd, seed_for, wait_for
 
 PROMPTS = ["Once upon a time", "The little cat", "Tom and Lily went", "One day, a big", "She was very", "In the park"]
 STREAMS = 32
@@ -51,9 +51,9 @@ def run(num_shard, *args, model=DEMO):
         return preempted(s, "swap"), preempted(s, "recompute"), s.metric("tgi_swapped_blocks", direction="in") or 0
 
 
-@pytest.mark.parametrize("num_shard", [1, 2])
-def test_computing_again_changes_nothing(num_shard):
-    swap, again, _ = run(num_shard)
+@pytest.mark.parametrize("num_shard,more", [(1, []), (2, []), (1, FEW_BITS)])
+def test_computing_again_changes_nothing(num_shard, more):
+    swap, again, _ = run(num_shard, *more)
     assert again > 0 and swap == 0
 
 

@@ -44,7 +44,9 @@ struct kv_desc {
     enum kv_dtype dtype;
     struct kv_layer each;          /* of every layer, if `layers` is NULL */
     const struct kv_layer *layers; /* [n_layers]; only read by kv_new() and kv_block_bytes() */
-    bool rounds;  /* attention may round q and its weights to bfloat16, also in ARITH_EXACT */
+    /* Attention may round q and its weights, also in ARITH_EXACT: to bfloat16, beside int4 to 8
+     * bits. */
+    bool rounds;
     bool windows; /* the places of tokens are in span.windows and ragged.window_slots */
 };
 /* The slots of a step's tokens in the cache. */

@@ -6,7 +6,7 @@
  *   attention [threads] [type of the cache] [row] [rounds]
  *
  * Default: all allowed cores, types and rows, in fp32. With `rounds` q and the weights may be
- * rounded to bfloat16. */
+ * rounded to bfloat16, or with int4 to 8 bits. */
 #include "model-server/backend/cpu/cpu.h"
 #include "tests/bench/probes.h"
 #include "tests/bench/timing.h"

@@ -5,7 +5,7 @@
 #include "tests/check/attention_rig.h"
 
 /* How the device multiplies, whether this CPU is fast at it or not. */
-static enum form { IN_VECTORS, IN_PAIRS, IN_SQUARES, IN_PARTS } form;
+static enum form { IN_VECTORS, IN_QUADS, IN_PAIRS, IN_SQUARES, IN_PARTS } form;
 static unsigned features; /* of this CPU */
 
 static void look_at_cpu(void)
@@ -18,13 +18,14 @@ static void look_at_cpu(void)
 /* This CPU has no instruction for it. */
 static bool emulated(void)
 {
-    return form && !(features & (form == IN_PAIRS ? CPU_AVX512_BF16 : CPU_AMX_BF16));
+    return form > IN_QUADS && !(features & (form == IN_PAIRS ? CPU_AVX512_BF16 : CPU_AMX_BF16));
 }
 
 static struct device *attn_device(int threads, uint64_t allowed)
 {
     struct device *d = device(threads, allowed);
-    d->kv[false] = (struct kv_products){.pairs = form == IN_PAIRS,
+    d->kv[false] = (struct kv_products){.quads = form == IN_QUADS,
+                                        .pairs = form == IN_PAIRS,
                                         .squares = form == IN_SQUARES ? 1
                                                    : form == IN_PARTS ? SQUARE_PARTS
                                                                       : 0};
@@ -123,12 +124,15 @@ static size_t out_bytes(const struct attn_case *k)
 /* ---------------------------------------------------------------- tests */
 
 /* What is stored is known to the bit, so every type leaves only the rounding of fp32 sums. */
-static const double TOLERANCE = 3e-5, ROUNDED = 8e-2;
+static const double TOLERANCE = 3e-5, ROUNDED = 8e-2, IN_8_BITS = 0.12;
 
-/* The cache's type in case c: squares are for bfloat16, pairs for what it represents. */
+/* The cache's type in case c: quads are for int4, squares for bfloat16, pairs for what it
+ * represents. */
 static enum kv_dtype type_of(uint32_t c)
 {
     static const enum kv_dtype in_bf16[] = {KV_BF16, KV_I8, KV_FP8, KV_I4};
+    if (form == IN_QUADS)
+        return KV_I4;
     if (form == IN_PAIRS)
         return in_bf16[c % 4];
     return form ? KV_BF16 : (enum kv_dtype)(c % KV_N);
@@ -176,6 +180,13 @@ TEST(pairs_agree_with_double_precision)
     form = IN_VECTORS;
 }
 
+TEST(quads_agree_with_double_precision)
+{
+    form = IN_QUADS;
+    agrees_with_double_precision(IN_8_BITS);
+    form = IN_VECTORS;
+}
+
 static void same_however_it_is_cut(uint32_t c, struct attn_case *k, enum kv_dtype type)
 {
     static const uint32_t chunks[] = {1, 7, 64, 513, 4096};
@@ -186,8 +197,9 @@ static void same_however_it_is_cut(uint32_t c, struct attn_case *k, enum kv_dtyp
     run_sequence(d, &s, k->len, false, want);
     ops->close(d);
     for (uint32_t i = 0; i < 5; i++) {
-        d = attn_device((int)i + 1,
-                        i == 2 && !form ? 1 : ~0ull); /* the others are plain C on AVX2 */
+        d = attn_device((int)i + 1, i == 2 && form <= IN_QUADS
+                                        ? 1
+                                        : ~0ull); /* the others are plain C on AVX2 */
         s.dirty = i == 1 || i == 3;
         s.block_size = i == 4 ? 16u << rng_below(&rng, 3) : k->block_size;
         run_sequence(d, &s, cut(k, chunks[i]), i & 1, got);
@@ -242,6 +254,16 @@ TEST(pairs_are_bitwise_the_same_however_they_are_cut)
     form = IN_VECTORS;
 }
 
+TEST(quads_are_bitwise_the_same_however_they_are_cut)
+{
+    form = IN_QUADS;
+    for (uint32_t c = 0; c < N_FIXED + N_RANDOM; c++) {
+        struct attn_case k = pick(c);
+        same_however_it_is_cut(c, &k, KV_I4);
+    }
+    form = IN_VECTORS;
+}
+
 /* Does the token at position `t` see position `key`? */
 static bool sees(const struct attn *a, uint32_t t, uint32_t key)
 {
@@ -264,7 +286,8 @@ static void broken_token(void)
     for (uint32_t c = 0; c < N_FIXED + N_RANDOM; c++) {
         struct attn_case k = pick(c);
         struct sequence s = sequence_of(&k, type_of(c));
-        struct device *d = attn_device(1 + (int)(c & 1), c % 5 == 0 && !form ? 1 : ~0ull);
+        struct device *d =
+            attn_device(1 + (int)(c & 1), c % 5 == 0 && form <= IN_QUADS ? 1 : ~0ull);
         size_t out = (size_t)k.attn.n_heads * k.attn.head_dim, width = qkv_width(&k.attn);
         float *clean = malloc(out_bytes(&k)), *got = malloc(out_bytes(&k));
         /* the first key of a split is the only one there that its own token sees */
@@ -290,6 +313,8 @@ static void broken_token(void)
 
 TEST(a_broken_token_reaches_only_those_that_see_it)
 {
+    broken_token();
+    form = IN_QUADS;
     broken_token();
     form = IN_PAIRS;
     broken_token();

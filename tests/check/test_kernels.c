@@ -5,6 +5,7 @@
 #include "model-server/backend/mathf.h"
 #include "tests/check/kernels_codes.h"
 #include "tests/check/kernels_kv.h"
+#include "tests/check/kernels_quads.h"
 #include "tests/check/kernels_rig.h"
 #include "tests/check/kernels_squares.h"
 #include "tests/unit/test.h"

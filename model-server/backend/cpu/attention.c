@@ -3,7 +3,7 @@
  * The query heads that share a K/V head are rows of one small product: row r of a span is query
  * head r % group of token r / group. A unit of work is a tile of such rows. It iterates over the
  * keys in splits that begin at multiples of KV_SPLIT positions. Within a split: scores of all rows,
- * softmax against the split's own maximum, weighted sum of the values, in one of three forms
+ * softmax against the split's own maximum, weighted sum of the values, in one of four forms
  * (attention.h). Splits are merged in ascending order, a sink last.
  *
  * A row's operations depend only on its position. It is never combined with a value that it does
@@ -408,15 +408,20 @@ void cpu_attend(struct device *d, const struct attn_call *c)
                          .kv = c->kv,
                          .layer = c->layer,
                          .p = p};
-    if (kv_dtype_in_bf16(c->kv->desc.dtype))
+    const enum kv_dtype type = c->kv->desc.dtype;
+    if (kv_dtype_in_bf16(type))
         j.products = d->kv[c->kv->desc.rounds];
-    if (c->kv->desc.dtype != KV_BF16)
+    if (type != KV_BF16)
         j.products.squares = 0;
+    j.products.quads &= type == KV_I4;
     j.mutual = p->mutual ? d->batch->mutual : NULL;
     j.group = p->n_heads / p->n_kv_heads;
     j.v_dim = kv_stream(c->kv, c->layer, true, 0)->dim;
     const uint32_t threads = (uint32_t)pool_threads(d->pool);
-    j.form = attn_in_squares(&j) ? &attn_squares : j.products.pairs ? &attn_pairs : &attn_vectors;
+    j.form = attn_in_squares(&j) ? &attn_squares
+             : j.products.quads  ? &attn_quads
+             : j.products.pairs  ? &attn_pairs
+                                 : &attn_vectors;
     choose_tile(&j, c, UNITS_PER_THREAD * threads);
     uint32_t longest = 0;
     for (uint32_t s = 0; s < c->n_spans; s++)

@@ -1,6 +1,6 @@
 /* attention.h - between attention.c, which walks over rows and keys, and the forms of its products:
  * attention_vectors.c for every type of cache, and for bfloat16 in pairs; attention_squares.c for
- * bfloat16 on matrix units. */
+ * bfloat16 on matrix units; attention_quads.c for int4 in products of integers. */
 #ifndef MODEL_SERVER_BACKEND_CPU_ATTENTION_H
 #define MODEL_SERVER_BACKEND_CPU_ATTENTION_H
 #include "model-server/backend/cpu/cpu.h"
@@ -23,9 +23,12 @@ struct workspace {
     void *q;
     float *s; /* scores, then weights: rows KV_SCORES_LD apart, from the range's first key on */
     float *o;
-    char *wide[SPLIT_PAGES + KV_AHEAD]; /* of vectors: pages of bfloat16, of keys or of values */
-    char *weights, *values;             /* of squares */
-    struct kv_seen keys[ATTN_ROWS];     /* the same: of ws->s, to which a row attends */
+    /* pages of keys or of values: of vectors in bfloat16, of quads in bytes */
+    char *wide[SPLIT_PAGES + KV_AHEAD];
+    char *weights, *values;   /* of squares */
+    int32_t *q_sums, *p_sums; /* of quads (kv_quads.h): of q and of the weights */
+    float *q_scales, *p_scales;
+    struct kv_seen keys[ATTN_ROWS]; /* the same: of ws->s, to which a row attends */
 };
 
 struct attn_job {
@@ -71,7 +74,7 @@ struct attn_form {
     void (*split)(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                   const struct range *a);
 };
-extern const struct attn_form attn_vectors, attn_pairs, attn_squares;
+extern const struct attn_form attn_vectors, attn_pairs, attn_squares, attn_quads;
 /* The cache of the job's layer is bfloat16, the device multiplies in squares, and the sizes fit. */
 bool attn_in_squares(const struct attn_job *j);
 
@@ -81,6 +84,16 @@ struct kv_seen attn_sees(const struct attn_job *j, const struct span *s, uint32_
  * ws->split. Returns its keys in the row of ws->s, [lo, hi); the others are undefined. */
 struct kv_seen attn_weigh_row(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                               const struct range *a, uint32_t row);
+
+/* The scales of a split's keys or values; none where the type has none. */
+static inline struct kv_scaled attn_scales(const struct attn_job *j, const char *const *pages,
+                                           uint32_t dim)
+{
+    const enum kv_dtype t = j->kv->desc.dtype;
+    if (!kv_dtype_scaled(t))
+        return (struct kv_scaled){NULL, 0};
+    return (struct kv_scaled){pages, kv_dtype_bytes(t, (size_t)KV_PAGE * kv_padded(dim))};
+}
 
 static inline uint32_t row_pos(const struct attn_job *j, const struct rows *r, uint32_t row)
 {

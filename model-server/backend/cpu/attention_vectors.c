@@ -253,15 +253,6 @@ static bool widens(const struct attn_job *j, const struct rows *r)
     return kv_dtype_scaled(j->kv->desc.dtype) && r->n > j->d->kern.mr;
 }
 
-/* The scales of a split's keys or values; none where the type has none. */
-static struct kv_scaled scales_of(const struct attn_job *j, const char *const *pages, uint32_t dim)
-{
-    const enum kv_dtype t = j->kv->desc.dtype;
-    if (!kv_dtype_scaled(t))
-        return (struct kv_scaled){NULL, 0};
-    return (struct kv_scaled){pages, kv_dtype_bytes(t, (size_t)KV_PAGE * kv_padded(dim))};
-}
-
 /* Scores of all rows, each part with the pages to which it attends. */
 static void score_split(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                         const struct range *a)
@@ -271,7 +262,7 @@ static void score_split(const struct attn_job *j, const struct rows *r, struct w
     if (widens(j, r)) {
         j->d->kern.widen_keys(ws->wide, ws->pages, a->pages, s.head_dim, t);
         t = KV_BF16, s.pages = (const char *const *)ws->wide;
-        s.scaled = scales_of(j, ws->pages, s.head_dim);
+        s.scaled = attn_scales(j, ws->pages, s.head_dim);
     }
     for (uint32_t first = 0; first < r->n; first += j->d->kern.mr) {
         const struct rows part = part_of(j, r, first);
@@ -302,7 +293,7 @@ static void pair_row(const struct attn_job *j, float *s, struct kv_seen keys, ui
 static void weigh_rows(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                        const struct range *a)
 {
-    const struct kv_scaled scaled = scales_of(j, ws->pages + a->pages, j->v_dim);
+    const struct kv_scaled scaled = attn_scales(j, ws->pages + a->pages, j->v_dim);
     for (uint32_t i = 0; i < r->n; i++) {
         const struct kv_seen keys = attn_weigh_row(j, r, ws, a, i);
         if (job_in_pairs(j))

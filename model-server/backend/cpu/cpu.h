@@ -17,10 +17,11 @@ enum scratch {
     SCRATCH_N
 };
 
-/* Products of attention over a cache of bfloat16; both 0: fp32 on vectors. */
+/* Products of attention; all 0: fp32 on vectors. */
 struct kv_products {
-    uint8_t squares; /* on matrix units: parts of q and of the weights */
-    bool pairs;      /* q and the weights are rounded to bfloat16 */
+    uint8_t squares; /* of bfloat16 on matrix units: parts of q and of the weights */
+    bool pairs;      /* of bfloat16: q and the weights are rounded to it */
+    bool quads;      /* of int4: q and the weights are rounded to 8 bits (kv_quads.h) */
 };
 
 struct device {

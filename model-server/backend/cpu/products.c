@@ -108,8 +108,9 @@ static void choose_plain(struct device *d, bool rounds)
     const bool amx = d->features & CPU_AMX_BF16;
     const bool pairs = !amx && d->features & CPU_AVX512_BF16 && pairs_are_fast();
     const struct kv_products exact = {.squares = amx ? SQUARE_PARTS : 0};
-    d->kv[true] = (struct kv_products){.squares = amx, .pairs = pairs};
-    d->kv[false] = rounds ? d->kv[true] : exact;
+    const struct kv_products half = {.squares = amx, .pairs = pairs};
+    d->kv[true] = half, d->kv[true].quads = true; /* the same bits on every CPU */
+    d->kv[false] = rounds ? half : exact;
     d->squares = d->kv[false].squares;
     d->half = d->kv[false].pairs;
     d->half_f16 = rounds && d->features & (CPU_AVX512_FP16 | CPU_NEON_FP16);

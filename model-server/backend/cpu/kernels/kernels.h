@@ -26,6 +26,7 @@
 #include "model-server/backend/cpu/code_panel.h"
 #include "model-server/backend/cpu/code_squares.h"
 #include "model-server/backend/cpu/kv_page.h"
+#include "model-server/backend/cpu/kv_quads.h"
 #include "model-server/backend/cpu/squares.h"
 #include "model-server/backend/host/cpu_features.h"
 #include "model-server/backend/host/lanes.h"
@@ -280,6 +281,13 @@ struct recur_step {
     /* the weights of `pages` pages, times their values' scales, as values_pairs() reads them;     \
      * rounded to nearest even, in place; NaN stays NaN */                                         \
     X(pair_weights, void, (float *p, uint32_t pages, const struct kv_scaled *scaled))              \
+    /* kv_quads.h; n pages are packed to dst, dim is of a head, KV_AHEAD more pages are listed */  \
+    X(kv_to_bytes, void, (struct kv_to_bytes * t))                                                 \
+    X(scores_quads, void, (const struct kv_quad_scores *t))                                        \
+    X(values_quads, void, (const struct kv_quad_values *t))                                        \
+    X(quads_of_keys, void, (char *const *dst, const char *const *pages, uint32_t n, uint32_t dim)) \
+    X(quads_of_values, void,                                                                       \
+      (char *const *dst, const char *const *pages, uint32_t n, uint32_t dim))                      \
     /* kv_page.h; square_values() returns false if it read a number that is not finite */          \
     X(square_values, bool, (const struct kv_square_values *t))                                     \
     X(square_weights, void, (const struct kv_square_weights *t))                                   \
@@ -382,6 +390,13 @@ struct recur_step {
     X(values_pairs_i4, variant, needs)                                                             \
     X(pair_weights, variant, needs)
 
+#define KV_QUAD_KERNELS(X, variant, needs)                                                         \
+    X(kv_to_bytes, variant, needs)                                                                 \
+    X(scores_quads, variant, needs)                                                                \
+    X(values_quads, variant, needs)                                                                \
+    X(quads_of_keys, variant, needs)                                                               \
+    X(quads_of_values, variant, needs)
+
 #define KV_SQUARE_KERNELS(X, variant, needs)                                                       \
     X(square_values, variant, needs)                                                               \
     X(square_weights, variant, needs)                                                              \
@@ -399,6 +414,7 @@ struct recur_step {
     X(tile_f16x2, ref, 0)                                                                          \
     X(tile_bf16x2, ref, 0)                                                                         \
     KV_PAIR_KERNELS(X, ref, 0)                                                                     \
+    KV_QUAD_KERNELS(X, ref, 0)                                                                     \
     X(squares_bf16, ref, 0)                                                                        \
     X(squares_i8, ref, 0)                                                                          \
     X(fits_w8a8, ref, 0)                                                                           \
@@ -408,11 +424,14 @@ struct recur_step {
     PLAIN_VARIANTS(X)                                                                              \
     ALL_KERNELS(X, avx2, CPU_AVX2)                                                                 \
     INT_KERNELS(X, avx2, CPU_AVX2)                                                                 \
+    KV_QUAD_KERNELS(X, avx2, CPU_AVX2)                                                             \
     X(fits_w8a8, avx2, CPU_AVX2)                                                                   \
     INT_KERNELS(X, avxvnni, CPU_AVX2 | CPU_AVX_VNNI)                                               \
+    KV_QUAD_KERNELS(X, avxvnni, CPU_AVX2 | CPU_AVX_VNNI)                                           \
     ALL_KERNELS(X, avx512, CPU_AVX512)                                                             \
     BYTE_SQUARE_KERNELS(X, avx512, CPU_AVX512)                                                     \
     INT_KERNELS(X, avx512vnni, CPU_AVX512 | CPU_AVX512_VNNI)                                       \
+    KV_QUAD_KERNELS(X, avx512vnni, CPU_AVX512 | CPU_AVX512_VNNI)                                   \
     X(tile_f16x2, avx512fp16, CPU_AVX512 | CPU_AVX512_FP16)                                        \
     X(tile_bf16x2, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                       \
     KV_PAIR_KERNELS(X, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                   \
@@ -426,7 +445,9 @@ struct recur_step {
     PLAIN_VARIANTS(X)                                                                              \
     ALL_KERNELS(X, neon, CPU_NEON)                                                                 \
     INT_KERNELS(X, neon, CPU_NEON)                                                                 \
+    KV_QUAD_KERNELS(X, neon, CPU_NEON)                                                             \
     INT_KERNELS(X, neondot, CPU_NEON | CPU_NEON_DOT)                                               \
+    KV_QUAD_KERNELS(X, neondot, CPU_NEON | CPU_NEON_DOT)                                           \
     CODE_KERNELS(X, neoni8mm, CPU_NEON | CPU_NEON_I8MM)                                            \
     X(tile_f16x2, neonfp16, CPU_NEON | CPU_NEON_FP16)
 #else
