@@ -56,6 +56,7 @@ CASES = [
     Case("decode-int8-x16", "decode", "int8", "decode, batch 16, int8", batch=16, limit="read"),
     Case("serve-int8-x16", "serve", "int8", "16 streaming clients, int8", prompt=128, batch=16, skip=NOT_A_SERVER),
     Case("serve-bf16-x16", "serve", "bf16", "16 streaming clients, bf16", prompt=128, batch=16, skip=NOT_A_SERVER),
+    Case("serve-half-x16", "serve", "half", "16 streaming clients, 16-bit", prompt=128, batch=16, skip=NOT_A_SERVER),
     Case("ready-bf16", "ready", "bf16", "exec to ready, bf16", skip=NOT_A_SERVER),
 ]
 

@@ -220,9 +220,11 @@ class VLLM(Python):
 
     def serve(self, case, path, seed):
         argv = ["env", f"VLLM_CPU_OMP_THREADS_BIND=0-{self.o.threads - 1}", "VLLM_CPU_KVCACHE_SPACE=1"]
-        argv += ["HF_HUB_OFFLINE=1", f"{self.o.peers}/vllm/bin/vllm", "serve", path, "--port", "{port}"]
-        argv += ["--served-model-name", "served", "--dtype", "bfloat16", "--max-num-seqs", str(max(case.batch, 16))]
-        argv += ["--max-model-len", "1024", "--no-enable-prefix-caching"]
+        # not the command `vllm serve`: it looks for a package of the name vllm, and this one is vllm-cpu
+        argv += ["HF_HUB_OFFLINE=1", self.python, "-m", "vllm.entrypoints.openai.api_server"]
+        argv += ["--model", path, "--port", "{port}", "--host", "127.0.0.1", "--served-model-name", "served"]
+        argv += ["--dtype", "bfloat16", "--max-num-seqs", str(max(case.batch, 16)), "--max-model-len", "1024"]
+        argv += ["--no-enable-prefix-caching"]
         return served(self.o, case, "openai", f"{path}/model.safetensors", argv, seed)
 
     def measure(self, case, seed):

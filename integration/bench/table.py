@@ -92,8 +92,8 @@ SERVED = [
 
 
 def serving(rows, engines):
-    names = [e[0] for e in engines if e[0] in ("ours", "llama.cpp")]
-    yield head(["served", *(e[1] for e in engines if e[0] in names), "ours / llama.cpp"])
+    names = [e[0] for e in engines if e[0] in ("ours", "llama.cpp", "vllm")]
+    yield head(["served", *(e[1] for e in engines if e[0] in names), "ours / best peer"])
     for row in rows:
         for title, key, scale, better in SERVED:
             v = [[x * scale for x in values(row["rounds"], n, key)] for n in names]

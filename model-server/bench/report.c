@@ -19,16 +19,17 @@ void bench_work(const struct model *m, enum kv_dtype kv_dtype, struct bench_resu
     const struct model_info *i = model_info(m);
     double per_kv = (double)model_kv_block_bytes(m, BENCH_BLOCK, kv_dtype) / BENCH_BLOCK;
     double n = c->tokens, tokens = n * c->batch, first = c->decode ? c->depth : 0, context;
-    double head = 2.0 * i->vocab * i->hidden;
+    double head = 2.0 * i->vocab * i->hidden, chunks = ceil(n / c->chunk);
+    double few = (double)i->few_dense_ops + i->expert_share * (double)i->few_expert_ops;
     context = c->batch * (n * first + n * (n + 1) / 2); /* keys, over all tokens */
     out->ops = tokens * ((double)i->dense_ops - head + i->expert_share * (double)i->expert_ops);
-    out->ops += head * (c->decode ? tokens : ceil(n / c->chunk)); /* a prompt's last tokens */
+    out->ops += head * (c->decode ? tokens : chunks); /* a prompt's last tokens */
+    out->ops -= c->decode ? 0 : few * (n - chunks);
     out->ops += 4.0 * i->n_layers * i->n_heads * i->head_dim * context;
     if (c->decode)
         out->bytes = n * pass_bytes(i, c->batch) + per_kv * context;
     else {
-        double passes = ceil(n / c->chunk);
-        out->bytes = passes * pass_bytes(i, n / passes) + per_kv * n * (passes + 1) / 2;
+        out->bytes = chunks * pass_bytes(i, n / chunks) + per_kv * n * (chunks + 1) / 2;
     }
 }
 

@@ -178,8 +178,7 @@ static void tap(struct decoder *d, uint32_t layer, uint32_t t)
         d->draft.ops->tap(d, d->draft.self, layer, t);
 }
 
-int decoder_run_layers(struct decoder *d, const struct ragged *b, const struct ragged *last,
-                       struct err *e)
+int decoder_run_layers(struct decoder *d, const struct ragged *b, bool few, struct err *e)
 {
     const struct decoder_part all = {0, b->n_tokens, b->n_tokens};
     const struct stage *g = &d->stage;
@@ -199,8 +198,8 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, const struct r
         const bool cross = decoder_is_cross(d, i);
         if (cross && !d->cross.n)
             continue;
-        if (last && i + 1 == g->first + g->n)
-            return decoder_layer_few(d, i, b, last, e);
+        if (few && i + 1 == g->first + g->n)
+            return decoder_layer_few(d, i, b, e);
         if (cross ? decoder_cross_layer(d, i, b, e) : decoder_layer(d, i, b->n_tokens, e))
             return -1;
         if (i == 0 && d->first_conv)
@@ -222,15 +221,23 @@ struct outputs {
     uint32_t all;    /* in the last pass: rows of output of the step; else 0 */
 };
 
+/* Between its sublayers a last layer on few rows waits for the device: one that draws tokens gets
+ * whole steps at once instead. */
+bool decoder_runs_few(const struct decoder *d, const struct ragged *b)
+{
+    return !d->ops->draw && !captures(d) && decoder_ends_few(d, b);
+}
+
 static int run(struct decoder *d, const struct ragged *b, struct outputs o, struct err *e)
 {
-    if (decoder_run_layers(d, b, NULL, e))
+    const bool few = decoder_runs_few(d, b);
+    if (decoder_run_layers(d, b, few, e))
         return -1;
     if (captures(d) && !d->draft.ops->tap) /* n is not needed any more */
         d->ops->norm(d->dev, d->scratch.n, d->scratch.x, b->n_tokens, d->spec.hidden,
                      &d->final_norm);
     if (b->n_out && d->stage.ends)
-        decoder_head_rows(d, o.before, b->n_out);
+        decoder_head_rows(d, o.before, b->n_out, few);
     return o.all ? decoder_collect_logits(d, o.all, e) : 0;
 }
 

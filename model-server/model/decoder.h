@@ -48,6 +48,9 @@ struct scratch {
     uint32_t *ids;      /* [T] */
     struct span *spans; /* [T] of a pass, see pass.h */
     uint32_t *out_rows; /* [O] */
+    /* The rows of output as a step of their own: [O * PASS_ROW_WORDS] and [O], see pass_rows() */
+    uint32_t *last;
+    struct span *last_spans;
 };
 
 struct amount {
@@ -143,6 +146,8 @@ struct decoder {
     struct amount tables;  /* size of the tables that are only looked up */
     struct amount experts;
     struct amount copies; /* size of a head that is a second copy of the embedding */
+    /* numbers in the feed-forward that was loaded last, all of them and those in experts */
+    uint64_t last_ffn, last_ffn_experts;
     /* of the matrices that the checkpoint stores packed */
     struct matrix_count became[MATRIX_KINDS];
     bool kv_rounds; /* kv_desc.rounds of its caches */
@@ -220,6 +225,8 @@ int decoder_walk_head(struct decoder *d, const struct ragged *b, const float *x,
 /* See model_forward() and model_reserve(). Steps that exceed the backend's step_bytes are
  * computed in passes. */
 int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, struct err *e);
+/* Its last feed-forward runs on the rows of output alone, since they are few. */
+bool decoder_runs_few(const struct decoder *d, const struct ragged *b);
 /* model_draw() */
 int decoder_draw(struct decoder *d, const struct ragged *b, const struct draw *v, int set,
                  struct err *e);
@@ -227,15 +234,11 @@ int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, st
 /* Tokens of a pass with the best throughput, or UINT32_MAX: see step_bytes of backend.h. */
 uint32_t decoder_pass_tokens(const struct decoder *d);
 /* Hidden states of a step, after the last norm, to the caller's memory (or NULL): of b->out_rows
- * [n_out][hidden], or of all tokens if n_out is 0. One pass of any size: no sequence continues
- * from an earlier one. `encodes` is set. *at (or NULL): their address on the device until the
- * next call. */
+ * [n_out][hidden], or of all tokens if n_out is 0. With few rows of output it is faster. One pass
+ * of any size: no sequence continues from an earlier one. `encodes` is set. *at (or NULL): their
+ * address on the device until the next call. */
 int decoder_encode(struct decoder *d, const struct ragged *b, float *out, const float **at,
                    struct err *e);
-/* The same, faster with few rows of output. last: these as a step of their own, [n_out] tokens with
- * a span each, or NULL. */
-int decoder_encode_few(struct decoder *d, const struct ragged *b, const struct ragged *last,
-                       float *out, const float **at, struct err *e);
 /* The logits of all tokens of such a step, DECODER_LOGIT_ROWS tokens at a time: `each` gets those
  * of tokens [first, first + n) in `logits`, [n][vocab], which is the caller's. NULL: this rank does
  * not need them. `encodes_logits` is set. */

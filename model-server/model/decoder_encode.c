@@ -24,35 +24,26 @@ int decoder_kv_reserve(struct decoder *d, uint32_t n_blocks, uint32_t block_size
     return 0;
 }
 
-/* *out: address of the rows that decoder_encode() returns. few: x has no others. */
+/* *out: address of the rows that decoder_encode() returns. few: of decoder_run_layers(). */
 static void last_rows(struct decoder *d, const struct ragged *b, bool few, const float **out)
 {
     struct scratch *s = &d->scratch;
     const uint32_t hidden = d->spec.hidden, rows = b->n_out ? b->n_out : b->n_tokens;
-    const float *x = s->x;
-    if (b->n_out && !few) {
-        d->ops->gather_out(d->dev, s->out, x, hidden);
-        x = s->out;
-    }
+    if (b->n_out && !few)
+        d->ops->gather_out(d->dev, s->out, s->x, hidden);
+    const float *x = b->n_out ? s->out : s->x;
     float *y = b->n_out ? s->out : s->n;
     if (!d->spec.no_final_norm)
         d->ops->norm(d->dev, y, x, rows, hidden, &d->final_norm);
     *out = d->spec.no_final_norm ? x : y;
 }
 
-int decoder_encode(struct decoder *d, const struct ragged *b, float *out, const float **at,
+int decoder_encode(struct decoder *d, const struct ragged *step, float *out, const float **at,
                    struct err *e)
-{
-    return decoder_encode_few(d, b, NULL, out, at, e);
-}
-
-int decoder_encode_few(struct decoder *d, const struct ragged *step, const struct ragged *last,
-                       float *out, const float **at, struct err *e)
 {
     struct err late = ERR_INIT;
     const float *rows = NULL;
-    struct scratch *s = &d->scratch;
-    const bool few = last && decoder_ends_few(d, step);
+    const bool few = step->n_out && decoder_ends_few(d, step);
     assert(d->encodes && step->n_tokens);
     if (decoder_check(d, step, e) || decoder_reserve_pass(d, step->n_tokens, step->n_out, e) ||
         decoder_upload_positions(d, step, e) || decoder_upload_given(d, step, e) ||
@@ -61,12 +52,10 @@ int decoder_encode_few(struct decoder *d, const struct ragged *step, const struc
     const struct ragged own = decoder_with_ids(d, step), *b = &own;
     if (d->ops->step_begin(d->dev, b, e))
         return -1;
-    const struct scratch was = *s;
-    int rc = decoder_run_layers(d, b, few ? last : NULL, e);
+    int rc = decoder_run_layers(d, b, few, e);
     d->cross.n = 0;
     if (rc == 0)
         last_rows(d, b, few, &rows);
-    s->x = was.x, s->n = was.n, s->r = was.r, s->out = was.out;
     if (rc == 0 && d->front.finish)
         d->front.finish(d->front.arg, rows, 0, b->n_out ? b->n_out : b->n_tokens);
     if (d->ops->step_end(d->dev, rc ? &late : e) || rc)

@@ -51,10 +51,11 @@ int decoder_logits_of(struct decoder *d, const float *rows, uint32_t n, struct e
     return gather_logits(d, n, e);
 }
 
-void decoder_head_rows(struct decoder *d, uint32_t before, uint32_t n)
+void decoder_head_rows(struct decoder *d, uint32_t before, uint32_t n, bool few)
 {
     struct scratch *s = &d->scratch;
-    d->ops->gather_out(d->dev, s->out, s->x, d->spec.hidden);
+    if (!few)
+        d->ops->gather_out(d->dev, s->out, s->x, d->spec.hidden);
     if (!d->spec.no_final_norm)
         d->ops->norm(d->dev, s->out, s->out, n, d->spec.hidden, &d->final_norm);
     project(d, s->out, before, n);
@@ -70,6 +71,6 @@ int decoder_collect_logits(struct decoder *d, uint32_t n_out, struct err *e)
 int decoder_head(struct decoder *d, uint32_t n_out, struct err *e)
 {
     if (d->stage.ends)
-        decoder_head_rows(d, 0, n_out);
+        decoder_head_rows(d, 0, n_out, false);
     return decoder_collect_logits(d, n_out, e);
 }

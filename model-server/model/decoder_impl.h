@@ -40,9 +40,9 @@ void decoder_enter_layer(struct decoder *d, uint32_t i, const struct decoder_par
 /* In, out: n is the norm of x (with NORM_SUM: only x), for layer i and for the next one. */
 int decoder_layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e);
 /* Enqueues the logits of n rows of output of one pass, after those of `before` rows of the same
- * step: this rank's slice. Only on the last stage. Then those of all n_out rows: from the last
- * stage to all, and from all ranks of a stage. */
-void decoder_head_rows(struct decoder *d, uint32_t before, uint32_t n);
+ * step: this rank's slice. few: of decoder_run_layers(). Only on the last stage. Then those of all
+ * n_out rows: from the last stage to all, and from all ranks of a stage. */
+void decoder_head_rows(struct decoder *d, uint32_t before, uint32_t n, bool few);
 int decoder_collect_logits(struct decoder *d, uint32_t n_out, struct err *e);
 /* Both, of a step of one pass. */
 int decoder_head(struct decoder *d, uint32_t n_out, struct err *e);
@@ -58,18 +58,16 @@ bool decoder_keeps_shown(const struct decoder *d, uint32_t i);
 /* Which layer of crossing.kv layer i reads. */
 uint32_t decoder_cross_at(const struct decoder *d, uint32_t i);
 void decoder_cross_free(struct decoder *d);
-/* last: NULL, or the step's rows of output as a step of their own, if decoder_ends_few(). Then x
- * has only these rows in the end, and x, n, r and out of the scratch memory have changed places. */
-int decoder_run_layers(struct decoder *d, const struct ragged *b, const struct ragged *last,
-                       struct err *e);
+/* Enqueues the layers of this stage, from the embedding on. few: only if decoder_ends_few(); then
+ * scratch.out has the stream of the rows of output in the end, and x, n and r are undefined. */
+int decoder_run_layers(struct decoder *d, const struct ragged *b, bool few, struct err *e);
 /* One sublayer of layer i: a part of rest(). */
 int decoder_layer_sub(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p,
                       struct err *e);
-/* The last feed-forward, which relates no rows, may run on the rows of output alone; the last layer
- * i in this way (decoder_few.c). */
+/* The last feed-forward, which relates no rows, may run on the rows of output alone, which may be
+ * none; the last layer i in this way (decoder_few.c). */
 bool decoder_ends_few(const struct decoder *d, const struct ragged *b);
-int decoder_layer_few(struct decoder *d, uint32_t i, const struct ragged *b,
-                      const struct ragged *last, struct err *e);
+int decoder_layer_few(struct decoder *d, uint32_t i, const struct ragged *b, struct err *e);
 /* Layer i in two parts. In: n is the norm of x. First store() of every row to which another row
  * attends. Then rest(): x has both branches added and n is its norm for the next layer. With
  * NORM_SUM n is not used. */

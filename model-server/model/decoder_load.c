@@ -175,8 +175,12 @@ static void load_layer(struct loader *l, uint32_t at)
     load_norm_gates(l, y, layer);
     if (ls->ffn_norm_after)
         y->post_ffn_norm = loader_norm(l, W_POST_MLP_NORM, layer);
-    if (!ls->no_ffn)
+    if (!ls->no_ffn) {
+        const uint64_t all = d->weights.elements, experts = d->experts.elements;
         load_sublayer(l, &y->ffn, ffn_of(s, i), i, &d->ffn_width);
+        d->last_ffn = d->weights.elements - all;
+        d->last_ffn_experts = d->experts.elements - experts;
+    }
     y->mixer_by = gate_of(l, W_ATTN_TANH, i) * (ls->mixer_by != 0 ? ls->mixer_by : 1);
     y->ffn_by = gate_of(l, W_MLP_TANH, i) * (ls->ffn_by != 0 ? ls->ffn_by : 1);
     if (place == NORM_STREAM)
@@ -454,4 +458,5 @@ void decoder_free(struct decoder *d)
     d->ops->free(d->dev, d->scratch.given);
     free(d->scratch.given_host);
     free(d->scratch.host), free(d->scratch.spans), free(d->scratch.out_rows), free(d->scratch.ids);
+    free(d->scratch.last), free(d->scratch.last_spans);
 }

@@ -1,5 +1,6 @@
 /* decoder_scratch.c - the scratch memory of a pass: its size and its areas. */
 #include "model-server/model/decoder_impl.h"
+#include "model-server/model/pass.h"
 #include "model-server/model/residual.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -142,7 +143,8 @@ int decoder_reserve_pass(struct decoder *d, uint32_t max_tokens, uint32_t max_ou
     max_tokens = max_tokens > s->max_tokens ? max_tokens : s->max_tokens;
     max_out = max_out > s->max_out ? max_out : s->max_out;
     d->ops->free(d->dev, s->memory);
-    free(s->host), free(s->spans), free(s->out_rows), free(s->ids);
+    free(s->host), free(s->spans), free(s->out_rows), free(s->ids), free(s->last);
+    free(s->last_spans);
     *s =
         (struct scratch){.given = s->given, .given_host = s->given_host, .cap_given = s->cap_given};
     size_t bytes = layout(d, s, NULL, max_tokens, max_out);
@@ -153,7 +155,9 @@ int decoder_reserve_pass(struct decoder *d, uint32_t max_tokens, uint32_t max_ou
     s->ids = malloc((max_tokens + (size_t)1) * sizeof(*s->ids));
     s->spans = malloc((max_tokens + (size_t)1) * sizeof(*s->spans));
     s->out_rows = malloc((max_out + (size_t)1) * sizeof(*s->out_rows));
-    if (!s->host || !s->spans || !s->out_rows || !s->ids)
+    s->last = malloc(PASS_ROW_WORDS * (max_out + (size_t)1) * sizeof(*s->last));
+    s->last_spans = malloc((max_out + (size_t)1) * sizeof(*s->last_spans));
+    if (!s->host || !s->spans || !s->out_rows || !s->ids || !s->last || !s->last_spans)
         return err_nomem(e);
     layout(d, s, s->memory, max_tokens, max_out);
     s->max_tokens = max_tokens;

@@ -12,10 +12,9 @@ static uint32_t blocks_of(uint32_t tokens) { return (tokens + BLOCK - 1) / BLOCK
 static void free_memory(struct encoder *c)
 {
     free(c->ids), free(c->pos), free(c->slots), free(c->blocks), free(c->out_rows);
-    free(c->spans), free(c->work), free(c->logits), free(c->last), free(c->last_spans);
+    free(c->spans), free(c->work), free(c->logits);
     c->ids = c->pos = c->slots = c->blocks = c->out_rows = NULL;
-    c->spans = c->last_spans = NULL;
-    c->last = NULL;
+    c->spans = NULL;
     c->work = c->logits = NULL;
     c->cap_tokens = c->cap_texts = 0;
 }
@@ -54,14 +53,12 @@ int encoder_reserve(struct encoder *c, uint32_t max_tokens, uint32_t max_texts, 
     c->blocks = malloc((blocks_of(tokens) + (size_t)texts) * sizeof(*c->blocks));
     c->out_rows = malloc((tokens > texts ? tokens : texts) * sizeof(*c->out_rows));
     c->spans = malloc(texts * sizeof(*c->spans));
-    c->last = malloc(4 * (size_t)texts * sizeof(*c->last));
-    c->last_spans = malloc(texts * sizeof(*c->last_spans));
     c->work = malloc((text_head_work(&c->head) + c->head.width) * sizeof(*c->work));
     const bool sums = c->head.sparse && c->head.sparse != SPARSE_LEXICAL;
     c->logits =
         sums ? malloc((size_t)DECODER_LOGIT_ROWS * c->head.width * sizeof(*c->logits)) : NULL;
     if (!c->ids || !c->pos || !c->slots || !c->blocks || !c->out_rows || !c->spans || !c->work ||
-        !c->last || !c->last_spans || (sums && !c->logits))
+        (sums && !c->logits))
         return err_nomem(e);
     c->cap_tokens = tokens;
     c->cap_texts = texts;
@@ -242,31 +239,6 @@ static uint32_t choose_rows(struct encoder *c, const struct model_text *texts, u
     return all;
 }
 
-/* The rows of output as a step of their own. */
-static struct ragged last_step(struct encoder *c, const struct ragged *b)
-{
-    uint32_t *const ids = c->last, *const pos = ids + c->cap_texts;
-    uint32_t *const slots = pos + c->cap_texts, *const rows = slots + c->cap_texts;
-    for (uint32_t i = 0; i < b->n_out; i++) {
-        const uint32_t row = b->out_rows[i];
-        ids[i] = b->ids[row];
-        pos[i] = b->pos[row];
-        slots[i] = b->slots[row];
-        rows[i] = i;
-        c->last_spans[i] = b->spans[i];
-        c->last_spans[i].first = i;
-        c->last_spans[i].n = 1;
-    }
-    return (struct ragged){.n_tokens = b->n_out,
-                           .n_spans = b->n_out,
-                           .n_out = b->n_out,
-                           .ids = ids,
-                           .pos = pos,
-                           .slots = slots,
-                           .spans = c->last_spans,
-                           .out_rows = rows};
-}
-
 /* Pooled rows of a pass from its hidden states. */
 static void pool_texts(struct encoder *c, const struct model_text *texts, uint32_t n, unsigned row,
                        float *out)
@@ -358,18 +330,16 @@ static int pass(struct encoder *c, const struct model_text *texts, uint32_t n, u
     const uint32_t hidden = c->d->spec.hidden;
     const unsigned row = all ? 0 : text_head_row(&c->head);
     const bool direct = !out || (all && !c->head.row_stages); /* hidden states are the result */
-    struct ragged b, last;
+    struct ragged b;
     uint32_t rows = tokens;
     if (encoder_reserve(c, tokens, n, e) ||
         (c->source.encoder && encode_source_run(&c->source, c->d, texts, n, c->kv_dtype, e)) ||
         (!direct && reserve_rows(c, (size_t)(row ? n : tokens) * hidden, e)) ||
         fill(c, texts, n, row, &b, e))
         return -1;
-    if (row)
-        last = last_step(c, &b);
-    else if (all)
+    if (!row && all)
         rows = choose_rows(c, texts, n, &b);
-    if (decoder_encode_few(c->d, &b, row ? &last : NULL, direct ? out : c->rows, NULL, e))
+    if (decoder_encode(c->d, &b, direct ? out : c->rows, NULL, e))
         return -1;
     if (!direct && all) {
         text_head_tokens(&c->head, c->rows, rows, out, c->work);

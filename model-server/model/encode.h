@@ -21,9 +21,6 @@ struct encoder {
     uint32_t cap_tokens, cap_texts;
     uint32_t *ids, *pos, *slots, *blocks, *out_rows;
     struct span *spans;
-    uint32_t *last; /* [4][cap_texts] ids, positions, slots and numbers of the rows of output, and a
-                       span of each: see decoder_encode_few() */
-    struct span *last_spans;
     /* Only passes with images need them: [cap_images], the entries of struct ragged. */
     const float **given;
     uint32_t (*axes)[3];

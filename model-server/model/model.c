@@ -65,6 +65,11 @@ static void count_work(struct model *m)
     m->info.expert_bytes = d->experts.bytes;
     m->info.expert_ops = 2 * d->experts.elements;
     m->info.expert_share = moe->n_experts ? (double)moe->top_k / (moe->n_experts + moe->n_zero) : 0;
+    const struct ragged one_of_two = {.n_tokens = 2, .n_out = 1};
+    if (decoder_has_head(d) && decoder_runs_few(d, &one_of_two)) {
+        m->info.few_dense_ops = 2 * (d->last_ffn - d->last_ffn_experts);
+        m->info.few_expert_ops = 2 * d->last_ffn_experts;
+    }
 }
 
 static void fill_info(struct model *m)

@@ -91,6 +91,9 @@ struct model_info {
      * share; all experts of all layers; the share of these that one token uses. */
     uint64_t dense_bytes, dense_ops, expert_bytes, expert_ops;
     double expert_share;
+    /* Of the operations above: those that a step with few rows of output needs for these rows
+     * alone, in its last feed-forward. */
+    uint64_t few_dense_ops, few_expert_ops;
     uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim; /* whole model */
     uint32_t first_layer, layers_here;                        /* of this rank's stage */
     bool by_length; /* rotations depend on the length of the sequence (dynamic, longrope): keys of a

@@ -46,3 +46,29 @@ struct ragged pass_cut(const struct ragged *b, uint32_t from, uint32_t to, struc
             out_rows[p.n_out++] = b->out_rows[i] - from;
     return p;
 }
+
+struct ragged pass_rows(const struct ragged *b, uint32_t *words, struct span *spans)
+{
+    uint32_t *const ids = words, *const pos = ids + b->n_out, *const slots = pos + b->n_out;
+    uint32_t *const out_rows = slots + b->n_out;
+    const struct span *in = b->spans;
+    for (uint32_t i = 0; i < b->n_out; i++) {
+        const uint32_t row = b->out_rows[i];
+        while (row >= in->first + in->n)
+            in++;
+        ids[i] = b->ids[row];
+        pos[i] = b->pos[row];
+        slots[i] = b->slots[row];
+        out_rows[i] = i;
+        spans[i] = cut_span(in, row, row + 1);
+        spans[i].first = i;
+    }
+    return (struct ragged){.n_tokens = b->n_out,
+                           .n_spans = b->n_out,
+                           .n_out = b->n_out,
+                           .ids = ids,
+                           .pos = pos,
+                           .slots = slots,
+                           .spans = spans,
+                           .out_rows = out_rows};
+}

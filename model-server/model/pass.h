@@ -15,4 +15,10 @@ uint32_t pass_end(const struct ragged *b, uint32_t to);
  * `out_rows`, which have a capacity of to - from each (at most those of `b` are needed). */
 struct ragged pass_cut(const struct ragged *b, uint32_t from, uint32_t to, struct span *spans,
                        uint32_t *out_rows);
+
+/* The rows of output of `b` as a step of their own, without images. A row is a token of a span of
+ * its own, and a row of output. `words` has a capacity of PASS_ROW_WORDS * n_out, `spans` of n_out.
+ */
+enum { PASS_ROW_WORDS = 4 };
+struct ragged pass_rows(const struct ragged *b, uint32_t *words, struct span *spans);
 #endif

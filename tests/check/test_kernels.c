@@ -316,6 +316,29 @@ static bool check_pack(void (*fn)(void), uint32_t n)
     return true;
 }
 
+/* Of any bits; an odd last column is paired with zero. */
+static bool check_pack_bf16x2(void (*fn)(void), uint32_t n)
+{
+    n = n > 300 ? 300 : n;
+    for (uint32_t rows = 1; rows <= TILE_ROWS; rows++) {
+        const float *src[TILE_ROWS];
+        const uint32_t xs = tile_stride(rows), pairs = (n + 1) / 2;
+        fill(n);
+        for (uint32_t i = 0; i < 2 * n; i++)
+            x[i] = float_of(rng_below(&rng, 4) ? rng_u32(&rng) : rng_u32(&rng) & 0xfffff000);
+        for (uint32_t r = 0; r < rows; r++)
+            src[r] = x + rng_below(&rng, n);
+        k_pack_bf16x2_ref(want, src, rows, n);
+        CALL(pack_bf16x2)(got, src, rows, n);
+        for (uint32_t k = 0; k < pairs; k++) /* the padding may be anything */
+            if (memcmp(got + (size_t)k * xs, want + (size_t)k * xs, rows * sizeof(float)) != 0)
+                return false;
+        if (got[pairs * xs] != 12345.0f)
+            return false;
+    }
+    return true;
+}
+
 static bool check_narrow(narrow_f16_fn *ref, narrow_f16_fn *fn, uint32_t n)
 {
     fill(n);

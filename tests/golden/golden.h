@@ -98,6 +98,7 @@ struct bench {
     struct device *dev;
     struct model *model;
     uint32_t vocab, adapter; /* adapter: the one that judge() uses */
+    bool ends;               /* logits of a sequence's last token alone, as the engine asks for */
 };
 
 static inline void bench_close(struct bench *b)
@@ -217,14 +218,15 @@ static inline void shuffled(struct rng *r, uint32_t *order, uint32_t n)
     }
 }
 
-/* One step: take[i] tokens of each sequence, logits of all of them. */
+/* One step: take[i] tokens of each sequence, logits of all of them or, with `ends`, of each
+ * sequence's last token. */
 static inline int bench_step(struct bench *b, struct bench_seq *const *seqs, const uint32_t *take,
                              int n_seqs, struct err *e)
 {
     enum { CAP = MAX_PROMPTS * MAX_LEN };
     static _Thread_local uint32_t ids[CAP], pos[CAP], slots[CAP], rows[CAP];
     struct span spans[MAX_PROMPTS];
-    uint32_t n = 0, n_spans = 0, at = 0;
+    uint32_t n = 0, n_spans = 0, n_out = 0;
     for (int i = 0; i < n_seqs; i++) {
         struct bench_seq *s = seqs[i];
         if (!take[i])
@@ -232,29 +234,33 @@ static inline int bench_step(struct bench *b, struct bench_seq *const *seqs, con
         spans[n_spans++] = (struct span){n,    take[i],    s->done + take[i],  s->blocks,
                                          s->n, s->adapter, s->blocks[s->cell], s->blocks[!s->cell]};
         for (uint32_t k = s->done; k < s->done + take[i]; k++, n++) {
-            ids[n] = s->ids[k], pos[n] = k, rows[n] = n;
+            ids[n] = s->ids[k], pos[n] = k;
+            if (!b->ends || k + 1 == s->n)
+                rows[n_out++] = n;
             slots[n] = s->blocks[k / BLOCK_SIZE] * BLOCK_SIZE + k % BLOCK_SIZE;
         }
     }
-    float *logits = malloc((size_t)n * b->vocab * sizeof(float));
+    float *logits = malloc(((size_t)n_out + 1) * b->vocab * sizeof(float));
     int rc = !logits ? err_nomem(e)
                      : model_forward(b->model,
                                      &(struct ragged){.n_tokens = n,
                                                       .n_spans = n_spans,
-                                                      .n_out = n,
+                                                      .n_out = n_out,
                                                       .ids = ids,
                                                       .pos = pos,
                                                       .slots = slots,
                                                       .spans = spans,
                                                       .out_rows = rows},
                                      logits, e);
+    const float *at = logits;
     for (int i = 0; i < n_seqs && rc == 0; i++) {
-        size_t row = b->vocab, want = take[i] * row;
-        if (want) /* a sequence without tokens may have no rows */
-            memcpy(seqs[i]->rows + seqs[i]->done * row, logits + at * row, want * sizeof(float));
-        seqs[i]->done += take[i];
-        seqs[i]->cell ^= take[i] > 0;
-        at += take[i];
+        struct bench_seq *s = seqs[i];
+        s->done += take[i];
+        s->cell ^= take[i] > 0;
+        const size_t some = !b->ends ? take[i] : take[i] && s->done == s->n, row = b->vocab;
+        if (some) /* a sequence without tokens may have no rows */
+            memcpy(s->rows + (s->done - some) * row, at, some * row * sizeof(float));
+        at += some * row;
     }
     free(logits);
     return rc;

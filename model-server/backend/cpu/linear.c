@@ -12,15 +12,16 @@
 #include <math.h>
 #include <string.h>
 
-enum { K_BLOCK = 2048 };     /* columns of a pair of panels that stay in the cache */
-enum { CHUNK_TILES = 8 };    /* that share a pair while it is cached: both fit the L2 cache */
-enum { PASS_TILES = 48 };    /* packed at a time: bounds the scratch memory */
-enum { AHEAD = 1024 };       /* bytes prefetched in each of the streams */
-enum { PACK_COLS = 256 };    /* an item of the packing */
-enum { PACK_ALONE = 16384 }; /* numbers that do not pay for a second thread */
+/* A block of columns of a pair of panels stays in the L2 cache, beside the next one; x comes from
+ * the last cache, far more slowly than it is used. */
+enum { PAIR_BYTES = 256 << 10 };
+enum { PASS_TILES = 48 };                 /* packed at a time: bounds the scratch memory */
+enum { AHEAD = 1024 };                    /* bytes prefetched in each of the streams */
+enum { PACK_COLS = 256 };                 /* an item of the packing */
+enum { PACK_ALONE = 16384 };              /* numbers that do not pay for a second thread */
 enum { WIDE_PANELS = 4, WIDE_COLS = 64 }; /* widened for one tile: half of the L1 cache */
-_Static_assert(K_BLOCK % BLOCK_MOST == 0, "no scale is divided");
-_Static_assert(2 * K_BLOCK * STEP_BYTES <= THREAD_SCRATCH, "a pair of panels, widened");
+_Static_assert(PAIR_BYTES / (2 * STEP_BYTES) % BLOCK_MOST == 0, "no scale is divided");
+_Static_assert(PAIR_BYTES <= (size_t)THREAD_SCRATCH, "a pair of panels, widened");
 
 struct float_product {
     const struct kernels *kern;
@@ -63,19 +64,20 @@ static float f16_unit(const struct kernels *kern, const float *row, uint32_t n, 
 }
 
 /* PACK_COLS columns at most, as pairs; an odd last one is paired with zero. units: of the rows, of
- * float16 only. */
+ * float16; NULL: bfloat16. */
 static void pack_pairs(const struct kernels *kern, float *dst, const float *const *src,
                        uint32_t rows, uint32_t n, const float *units)
 {
     _Alignas(64) uint16_t half[PACK_COLS + 1];
     _Alignas(64) float scaled[PACK_COLS];
+    if (!units) {
+        kern->pack_bf16x2(dst, src, rows, n);
+        return;
+    }
     for (uint32_t r = 0; r < rows; r++) {
-        if (units) {
-            memcpy(scaled, src[r], n * sizeof(*scaled));
-            kern->soft_cap(scaled, n, units[r], 0.0f);
-            kern->narrow_f16(half, scaled, n);
-        } else
-            kern->narrow_bf16(half, src[r], n);
+        memcpy(scaled, src[r], n * sizeof(*scaled));
+        kern->soft_cap(scaled, n, units[r], 0.0f);
+        kern->narrow_f16(half, scaled, n);
         half[n] = 0;
         for (uint32_t k = 0; k < n; k += 2)
             memcpy(dst + (size_t)(k / 2) * tile_stride(rows) + r, half + k, sizeof(*dst));
@@ -238,13 +240,18 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
     finish(p, (uint32_t)begin * LANES, n_outputs(w, begin, end));
 }
 
+/* Columns of a pair of panels that are multiplied at a time. */
+static uint32_t block_cols(const struct weight *w)
+{
+    return PAIR_BYTES / 2 / (w->kind->widen ? STEP_BYTES : (uint32_t)column_bytes(w, 1));
+}
+
 /* The work while one pair of panels stays in the cache. */
 struct row_block {
-    size_t panel, end;    /* the pair: [panel, end) */
-    uint32_t k;           /* columns [k, k + K_BLOCK) */
-    uint32_t tile, tiles; /* tiles [tile, tile + tiles) */
-    ptrdiff_t next;       /* from this pair to the one after it, in bytes */
-    float *wide;          /* room for the pair in fp32 */
+    size_t panel, end; /* the pair: [panel, end) */
+    uint32_t k, cols;  /* columns [k, k + cols) */
+    ptrdiff_t next;    /* from this pair to the one after it, in bytes */
+    float *wide;       /* room for the pair in fp32 */
 };
 
 /* Each tile continues the sums in y and prefetches its share of the next pair; codes are
@@ -252,25 +259,24 @@ struct row_block {
 static void run_block(const struct float_product *p, const struct row_block *b)
 {
     const struct weight *w = p->w;
-    uint32_t cols = w->stored - b->k < K_BLOCK ? w->stored - b->k : K_BLOCK;
-    size_t steps = column_bytes(w, cols) / STEP_BYTES;
+    size_t steps = column_bytes(w, b->cols) / STEP_BYTES;
     struct tile t = {.ldy = w->rows,
                      .w = weight_panel(w, b->panel) + column_bytes(w, b->k),
                      .w_bytes = w->panel_bytes,
                      .n = n_outputs(w, b->panel, b->end),
-                     .k = cols,
+                     .k = b->cols,
                      .add = b->k > 0,
                      .ahead = UINT32_MAX,
-                     .pace = (STEP_BYTES + b->tiles - 1) / b->tiles};
+                     .pace = (STEP_BYTES + p->n_tiles - 1) / p->n_tiles};
     if (w->kind->widen) {
-        widen(p, b->wide, b->panel, b->end, b->k, cols);
+        widen(p, b->wide, b->panel, b->end, b->k, b->cols);
         t.w = b->wide;
-        t.w_bytes = (size_t)cols * STEP_BYTES;
+        t.w_bytes = (size_t)b->cols * STEP_BYTES;
     }
-    for (uint32_t i = 0; i < b->tiles; i++) {
-        const struct slice rows = slice_of(p->rows, b->tile + i, p->n_tiles);
+    for (uint32_t i = 0; i < p->n_tiles; i++) {
+        const struct slice rows = slice_of(p->rows, i, p->n_tiles);
         t.rows = rows.n;
-        t.x = tile_x(p, b->tile + i) + before_panel(w, b->panel, t.rows) +
+        t.x = tile_x(p, i) + before_panel(w, b->panel, t.rows) +
               (size_t)packed_cols(w, b->k) * tile_stride(t.rows);
         t.y = p->y + (size_t)rows.first * w->rows + b->panel * LANES;
         t.next = w->kind->widen ? 0 : b->next + (ptrdiff_t)(i * steps * t.pace);
@@ -282,20 +288,18 @@ static void block_panels(void *arg, int thread, size_t begin, size_t end)
 {
     const struct float_product *p = arg;
     const struct weight *w = p->w;
-    float *wide = (float *)(void *)cpu_thread_scratch(p->d, thread);
-    uint32_t chunks = (p->n_tiles + CHUNK_TILES - 1) / CHUNK_TILES;
-    for (uint32_t c = 0; c < chunks; c++) {
-        struct row_block b = {.tile = p->n_tiles * c / chunks, .wide = wide};
-        b.tiles = p->n_tiles * (c + 1) / chunks - b.tile;
-        for (b.k = 0; b.k < w->stored; b.k += K_BLOCK)
-            for (b.panel = begin; b.panel < end; b.panel = b.end) {
-                b.end = panels_alike(w, b.panel, b.panel + 2 < end ? b.panel + 2 : end);
-                /* after the last: the next columns of the first pair */
-                b.next = b.end < end ? (ptrdiff_t)((b.end - b.panel) * w->panel_bytes)
-                                     : (ptrdiff_t)column_bytes(w, K_BLOCK) -
-                                           (ptrdiff_t)((b.panel - begin) * w->panel_bytes);
-                run_block(p, &b);
-            }
+    const uint32_t most = block_cols(w);
+    struct row_block b = {.wide = (float *)(void *)cpu_thread_scratch(p->d, thread)};
+    for (b.k = 0; b.k < w->stored; b.k += b.cols) {
+        b.cols = w->stored - b.k < most ? w->stored - b.k : most;
+        for (b.panel = begin; b.panel < end; b.panel = b.end) {
+            b.end = panels_alike(w, b.panel, b.panel + 2 < end ? b.panel + 2 : end);
+            /* after the last: the next columns of the first pair */
+            b.next = b.end < end ? (ptrdiff_t)((b.end - b.panel) * w->panel_bytes)
+                                 : (ptrdiff_t)column_bytes(w, b.cols) -
+                                       (ptrdiff_t)((b.panel - begin) * w->panel_bytes);
+            run_block(p, &b);
+        }
     }
     finish(p, (uint32_t)begin * LANES, n_outputs(w, begin, end));
 }

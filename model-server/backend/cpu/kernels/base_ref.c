@@ -106,6 +106,17 @@ void k_narrow_bf16_ref(uint16_t *dst, const float *src, uint32_t n)
         dst[i] = bf16_of_f32(src[i]);
 }
 
+void k_pack_bf16x2_ref(float *dst, const float *const *src, uint32_t rows, uint32_t n)
+{
+    const uint32_t xs = tile_stride(rows);
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t k = 0; k < n; k += 2) {
+            const uint16_t pair[2] = {bf16_of_f32(src[r][k]),
+                                      k + 1 < n ? bf16_of_f32(src[r][k + 1]) : 0};
+            memcpy(dst + (size_t)(k / 2) * xs + r, pair, sizeof(pair));
+        }
+}
+
 void k_split_bf16_ref(uint16_t *const dst[3], const float *src, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {

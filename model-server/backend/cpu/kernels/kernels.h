@@ -223,6 +223,9 @@ struct recur_step {
     X(widen_bf16, void, (float *dst, const uint16_t *src, uint32_t n))                             \
     /* dst[k * tile_stride(rows) + t] = scale * src[t][k], k < n */                                \
     X(pack, void, (float *dst, const float *const *src, uint32_t rows, uint32_t n, float scale))   \
+    /* the same of n columns as bfloat16, in pairs: word k / 2 * tile_stride(rows) + t has columns \
+     * k and k + 1 of row t; past the last one is zero */                                          \
+    X(pack_bf16x2, void, (float *dst, const float *const *src, uint32_t rows, uint32_t n))         \
     /* to storage, rounded to nearest even */                                                      \
     X(narrow_f16, void, (uint16_t * dst, const float *src, uint32_t n))                            \
     X(narrow_bf16, void, (uint16_t * dst, const float *src, uint32_t n))                           \
@@ -413,6 +416,7 @@ struct recur_step {
     BYTE_STREAM_KERNELS(X, ref, 0)                                                                 \
     X(tile_f16x2, ref, 0)                                                                          \
     X(tile_bf16x2, ref, 0)                                                                         \
+    X(pack_bf16x2, ref, 0)                                                                         \
     KV_PAIR_KERNELS(X, ref, 0)                                                                     \
     KV_QUAD_KERNELS(X, ref, 0)                                                                     \
     X(squares_bf16, ref, 0)                                                                        \
@@ -434,6 +438,7 @@ struct recur_step {
     KV_QUAD_KERNELS(X, avx512vnni, CPU_AVX512 | CPU_AVX512_VNNI)                                   \
     X(tile_f16x2, avx512fp16, CPU_AVX512 | CPU_AVX512_FP16)                                        \
     X(tile_bf16x2, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                       \
+    X(pack_bf16x2, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                       \
     KV_PAIR_KERNELS(X, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                   \
     CODE_SQUARE_KERNELS(X, avx512amx, CPU_AVX512 | CPU_AMX_BF16)                                   \
     KV_SQUARE_KERNELS(X, avx512amx, CPU_AVX512 | CPU_AMX_BF16)                                     \

@@ -76,4 +76,39 @@ TEST(passes_are_the_step)
     }
 }
 
+<<<<<<< HEAD
 int main(void) { return tests_run(NULL, NULL); }
+=======
+/* Each row of output is a sequence's next token: its position, its length, its adapter's span. */
+TEST(rows_of_output_are_a_step)
+{
+    const struct ragged b = step();
+    struct span each[OUTS];
+    uint32_t words[PASS_ROW_WORDS * OUTS];
+    (void)state;
+    const struct ragged p = pass_rows(&b, words, each);
+    assert_int_equal(p.n_tokens, OUTS);
+    assert_int_equal(p.n_spans, OUTS);
+    assert_int_equal(p.n_out, OUTS);
+    for (uint32_t i = 0; i < OUTS; i++) {
+        uint32_t at, length, want_at, want_length;
+        assert_int_equal(p.ids[i], ids[out_rows[i]]);
+        assert_int_equal(p.pos[i], pos[out_rows[i]]);
+        assert_int_equal(p.slots[i], slots[out_rows[i]]);
+        assert_int_equal(p.out_rows[i], i);
+        assert_int_equal(p.spans[i].first, i);
+        assert_int_equal(p.spans[i].n, 1);
+        row_of(&p, i, &at, &length);
+        row_of(&b, out_rows[i], &want_at, &want_length);
+        assert_int_equal(at, want_at);
+        assert_int_equal(length, want_length);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(passes_are_the_step),
+                                       cmocka_unit_test(rows_of_output_are_a_step)};
+    return tests_run(NULL, NULL);
+}
+>>>>>>> h/speed
