@@ -122,7 +122,7 @@ def make(name, images):
             break
     out = f"tests/data/vision/{name}"
     os.makedirs(out, exist_ok=True)
-    tied = name not in ("mllama", "mistral3_latent", "aria", "cosmos3_edge", "glm5_next", "blip2_t5", "deepseek_ocr", "muse_glimmer", "hy_v4_vl", "hy_v4_vl_cubic", "nemotron_h_omni", "nemotron_nano_vl")
+    tied = name not in ("mllama", "mistral3_latent", "mistral_large4", "aria", "cosmos3_edge", "glm5_next", "blip2_t5", "deepseek_ocr", "muse_glimmer", "hy_v4_vl", "hy_v4_vl_cubic", "nemotron_h_omni", "nemotron_nano_vl")
     tensors = {k: v.bfloat16().contiguous() for k, v in model.state_dict().items() if "lm_head" not in k or not tied}
     keys = json.loads(config.to_json_string(use_diff=False))
     if rename:
