@@ -53,6 +53,9 @@ FAMILIES = {
     "minicpmv2_6": (
         {317: "<image>", 318: "</image>", 320: "<unk>", 321: "<slice>", 322: "</slice>"}, "(<image>./</image>)",
     ),
+    "minicpmv4_7": (
+        {317: "<image>", 318: "</image>", 319: "\n", 320: "<|image_pad|>", 321: "<slice>", 322: "</slice>"}, "<|image_pad|>",
+    ),
     "dots_ocr": ({320: "<|imgpad|>", 321: "<|img|>", 322: "<|endofimg|>"}, "<|img|><|imgpad|><|endofimg|>"),
     "hunyuan_vl": (
         {320: "<｜hy_place▁holder▁no▁102｜>", 321: "<｜hy_place▁holder▁no▁100｜>", 322: "<｜hy_place▁holder▁no▁101｜>"},

@@ -1,5 +1,5 @@
-/* Pixtral's tower, in Mistral 3, Mistral Large 4, LLaVA and LightOnOCR: one crop of the image's aspect ratio, with a
- * token at the end of each row of features, which LightOnOCR does not have. */
+/* Pixtral's tower, in Mistral 3, Mistral Large 4, LLaVA and LightOnOCR: one crop of the image's
+ * aspect ratio, with a token at the end of each row of features, which LightOnOCR does not have. */
 #include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <math.h>

@@ -60,6 +60,11 @@ bool vision_crosses(const struct vision *v);
 bool vision_alone(const struct vision *v);
 /* Three position coordinates per token (M-RoPE). */
 bool vision_three_positions(const struct vision *v);
+/* Tokens around an image, its tiles and their rows have coordinates on the image's canvas
+ * (MiniCPM-V 4.7), and vision_belongs() says which ids these have. Text must follow such an image:
+ * whether a newline belongs to it is known of the prompt's tokens only. */
+bool vision_canvas(const struct vision *v);
+bool vision_belongs(const struct vision *v, uint32_t id);
 /* Whether videos are supported, and then what stands for one in a prompt: its marker, that with the
  * text that templates put around it, and the token of its features. */
 bool vision_takes_videos(const struct vision *v);
@@ -128,6 +133,10 @@ enum { VISION_MAX_SIDE = 65535, VISION_MAX_CROP_SIDE = 65536 };
 /* Limit on the pixels of all crops together (3 values each, without `frames`), and of a canvas. */
 enum { VISION_MAX_PIXELS = 1 << 26 };
 enum { VISION_MAX_RESIZES = 8, VISION_MAX_CROPS = 64 };
+/* Tiles behind an image: how many, and the features of one. */
+struct vision_tiles {
+    uint32_t rows, cols, height, width;
+};
 struct vision_plan {
     uint32_t width, height; /* of the image, or of a frame */
     /* Of a video, otherwise 0. Crop i is made of its frames from i * format.frames on, and of
@@ -149,6 +158,7 @@ struct vision_plan {
      * one crop. llava_next with tiles: of the
      * joined tiles, starting at (grid_y, grid_x), without features of padding on each side. */
     uint32_t grid_h, grid_w, grid_y, grid_x;
+    struct vision_tiles tiles; /* with vision_canvas() */
     /* llava_onevision: the joined grid is interpolated to this smaller one; 0: it is not */
     uint32_t shrunk_h, shrunk_w;
     uint32_t n_features; /* rows of the tower's output */
@@ -205,11 +215,13 @@ struct vision_frame vision_frame(const struct vision *v);
 int vision_text(const struct vision *v, const char *text, size_t n, struct buf *out, struct err *e);
 
 /* An image in a prompt: its tokens are [first, first + n), from its first vision_token() to its
- * last, possibly with others between. grid_h and grid_w are the plan's. A video without
+ * last, possibly with others between. grid_h, grid_w and tiles are the plan's. A video without
  * vision_frames_apart() has several such grids, whose times are `interval` positions apart. */
 struct vision_place {
     uint32_t first, n, grid_h, grid_w;
     float interval;
+    struct vision_tiles tiles;
+    uint32_t behind; /* with vision_canvas(): tokens that follow and belong to it */
 };
 /* That interval for a plan; 0 for an image. */
 float vision_interval(const struct vision *v, const struct vision_plan *p);

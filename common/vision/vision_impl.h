@@ -84,6 +84,7 @@ struct vision_minicpmv {
     bool numbered;                 /* each image of a prompt has its number before it */
     uint32_t latents;              /* features of the whole image, or of a slice; 0: of its size */
     char patch[VISION_TOKEN_TEXT]; /* text of vision_token() */
+    uint32_t around[5]; /* vision_canvas(): ids of what begins and ends images, slices and rows */
 };
 struct vision_ovis2 {
     uint32_t tile, tile_tokens, min_tiles, max_tiles;
@@ -150,6 +151,7 @@ struct vision_family {
     const char *tower; /* model_name or model_type of its vision_config; NULL: any */
     bool two_way, three_positions;
     bool crosses, alone;
+    bool canvas; /* vision_canvas() */
     bool prefix; /* the whole prompt attends in both directions, not only images */
     void (*load)(struct vision *v, struct vision_settings *s);
     /* `out` is zeroed except for width and height, which are at least 1. vision_plan() checks

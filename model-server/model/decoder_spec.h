@@ -419,8 +419,8 @@ struct decoder_spec {
      * embedding is: residual_affine.c. With NORM_BEFORE, both sublayers in each layer */
     bool affine;
     struct sphere_spec sphere; /* with NORM_BEFORE and norm.bare */
-    uint32_t laurel_rank; /* with altup: of the learned residual beside attention (LAuReL, arXiv
-                             2411.07501) */
+    uint32_t laurel_rank;   /* with altup: of the learned residual beside attention (LAuReL, arXiv
+                               2411.07501) */
     uint32_t given_id;      /* per_layer: the id whose embeddings are of a token with a given row */
     uint32_t n_added;       /* additional rows of each given one, for the first layers */
     bool learned_positions; /* a row per position is added to the embedding */

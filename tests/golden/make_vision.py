@@ -143,6 +143,8 @@ def make(name, images):
         golden["canvases"] = tiles.lfm2_sizes()
     if name in minicpm.MODES:
         golden["canvases"] = minicpm.sizes_of(minicpm.MODES[name])
+    if name == "minicpmv4_7":
+        golden["places"] = minicpm.places(model)
     if name == "perception_lm":
         golden["canvases"] = tiles.perception_lm_sizes()
     if name == "granite_docling":

@@ -228,6 +228,7 @@ static void contradictions_are_refused(void **state)
         {MINICPM, "\"patch_size\":14", "{\"patch_size\":16}"},
         {MINICPM, "", "{\"downsample_mode\":\"4x\"}"},
         {MINICPM_OCR, "", "{\"downsample_mode\":\"16x\"}"},
+        {"{\"model_type\":\"minicpmv4_7\",\"slice_start_id\":1,\"vision_config\":{%s}}", "", NULL},
         {MINICPM_OCR, "", "{\"small_image_upsize\":\"adaptive\"}"},
         {NEXT, "\"image_size\":337", NULL},
         {NEXT, "", "{\"image_grid_pinpoints\":[]}"},
