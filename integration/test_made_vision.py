@@ -18,6 +18,9 @@ FAMILIES = {
     "minimax_m3": ({320: "]<]image[>[", 321: "]<]start of image[>[", 322: "]<]end of image[>["}, "]<]image[>["),
     "hy_v4_vl": ({320: "<|image_pad|>", 321: "<|before|>", 322: "<|behind|>"}, "<|before|><|image_pad|><|behind|>"),
     "mistral_large4": ({318: "[IMG_BREAK]", 319: "[IMG_END]", 320: "[IMG]"}, "[IMG]"),
+    "lfm3_vl": (
+        {320: "<|image_pad|>", 321: "<|vision_start|>", 322: "<|vision_end|>"}, "<|vision_start|><|image_pad|><|vision_end|>",
+    ),
     "muse_glimmer": ({320: "<|patch|>", 321: "<|image_start|>", 322: "<|image_end|>"}, "<|patch|>"),
     "nemotron_h_omni": ({320: "<image>", 321: "<img>", 322: "</img>"}, "<image>"),
     "nemotron_nano_vl": ({320: "<image>", 321: "<img>", 322: "</img>"}, "<image>"),

@@ -100,12 +100,13 @@ def features(model, kwargs):
     return torch.cat([join(s.pooler_output) for s in seen]), [torch.cat([join(x) for x in l]) for l in zip(*levels)] if levels[0] else []
 
 
-def preprocessed(images, inputs):
-    """Numbers of whole videos."""
+def preprocessed(images, inputs, order=None):
+    """Numbers of whole videos. `order`: of their patches."""
     out = []
     for v in FIRST, ODD:
         kwargs = inputs([dict(v, frames=[picture(images, f) for f in v["frames"]])])[0]
         x = np.concatenate(frame_planes(kwargs)) if "video_position_ids" in kwargs else kwargs["pixel_values_videos" if "pixel_values_videos" in kwargs else "pixel_values"].float().numpy()
+        x = order(torch.tensor(x), kwargs["video_grid_thw"]).numpy() if order else x
         digest = hashlib.sha256(np.ascontiguousarray(x, dtype="<f4").tobytes()).hexdigest()
         out.append(dict(video=v, pixel_values=dict(shape=list(x.shape), sha256=digest)))
     return out
