@@ -132,7 +132,7 @@ struct vision_crop {
 enum { VISION_MAX_SIDE = 65535, VISION_MAX_CROP_SIDE = 65536 };
 /* Limit on the pixels of all crops together (3 values each, without `frames`), and of a canvas. */
 enum { VISION_MAX_PIXELS = 1 << 26 };
-enum { VISION_MAX_RESIZES = 8, VISION_MAX_CROPS = 64 };
+enum { VISION_MAX_RESIZES = 66, VISION_MAX_CROPS = 64 };
 /* Tiles behind an image: how many, and the features of one. */
 struct vision_tiles {
     uint32_t rows, cols, height, width;

@@ -10,7 +10,7 @@ enum {
     VISION_MAX_SETTING = 16384, /* largest side in a settings file */
     VISION_MAX_TYPES = 10,      /* model_type words of a family */
     VISION_MAX_PINPOINTS = 64,  /* maximum tile shapes of llava_next */
-    VISION_PAN_MAX_CROPS = VISION_MAX_RESIZES - 1
+    VISION_PAN_MAX_CROPS = 7
 };
 
 struct vision_qwen {
@@ -32,6 +32,10 @@ struct vision_qwen {
 };
 struct vision_glm5 {
     uint32_t min_tokens, max_tokens; /* features of an image */
+};
+struct vision_step3 {
+    uint32_t whole, tile; /* sides of the crop of the whole image, and of one of a tile */
+    uint32_t most;        /* longest side of an image, in pixels */
 };
 struct vision_muse {
     uint32_t most; /* features of an image */
@@ -202,6 +206,7 @@ struct vision {
         struct vision_deepseek_ocr deepseek_ocr;
         struct vision_minicpmv minicpmv;
         struct vision_nemotron nemotron;
+        struct vision_step3 step3;
         struct vision_ovis2 ovis2;
         struct vision_kimi kimi;
         struct vision_lfm2 lfm2;

@@ -96,8 +96,19 @@ static bool perception_lm(const struct vision_plan *p, const cJSON *row)
     return p && p->n_crops == 1 + tiles_of(row) && has_grid(p, row);
 }
 
+/* [rows, cols, width, height]: tiles before the whole picture, and what they are cut from. */
+static bool step3p7(const struct vision_plan *p, const cJSON *row)
+{
+    const uint32_t tiles = tiles_of(row);
+    if (!p || tiles >= VISION_MAX_CROPS)
+        return !p && tiles >= VISION_MAX_CROPS;
+    return p->n_crops == tiles + 1 && has_grid(p, row) && (!tiles || resized_to(p, row, 4)) &&
+           p->n_features == tiles * 81 + 169;
+}
+
 /* clang-format off */
 static const struct rule rules[] = {
+    {{"step3p7", .image_size = 728, .patch_size = 14}, "{}", step3p7, 1, 4, true},
     {{"gemma4", .patch_size = 16}, "{}", grid_of_features, 1, 0, false},
     {{"glm4v", .patch_size = 14, .image_size = 336}, "{}", grid_of_features, 1, 33, false},
     {{"cosmos3_edge", .patch_size = 16}, "{}", grid_of_features, 1, 33, false},
