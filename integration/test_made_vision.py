@@ -17,6 +17,13 @@ FAMILIES = {
     "deepseek_ocr2": ({320: "<image>"}, "<image>"),
     "minimax_m3": ({320: "]<]image[>[", 321: "]<]start of image[>[", 322: "]<]end of image[>["}, "]<]image[>["),
     "hy_v4_vl": ({320: "<|image_pad|>", 321: "<|before|>", 322: "<|behind|>"}, "<|before|><|image_pad|><|behind|>"),
+    "mistral_large4": ({318: "[IMG_BREAK]", 319: "[IMG_END]", 320: "[IMG]"}, "[IMG]"),
+    "lfm3_vl": (
+        {320: "<|image_pad|>", 321: "<|vision_start|>", 322: "<|vision_end|>"}, "<|vision_start|><|image_pad|><|vision_end|>",
+    ),
+    "step3p7": (
+        {317: "<im_end>", 318: "<im_start>", 319: "<patch_newline>", 320: "<im_patch>", 321: "<patch_start>", 322: "<patch_end>"}, "<im_patch>",
+    ),
     "muse_glimmer": ({320: "<|patch|>", 321: "<|image_start|>", 322: "<|image_end|>"}, "<|patch|>"),
     "nemotron_h_omni": ({320: "<image>", 321: "<img>", 322: "</img>"}, "<image>"),
     "nemotron_nano_vl": ({320: "<image>", 321: "<img>", 322: "</img>"}, "<image>"),
@@ -51,6 +58,9 @@ FAMILIES = {
     ),
     "minicpmv2_6": (
         {317: "<image>", 318: "</image>", 320: "<unk>", 321: "<slice>", 322: "</slice>"}, "(<image>./</image>)",
+    ),
+    "minicpmv4_7": (
+        {317: "<image>", 318: "</image>", 319: "\n", 320: "<|image_pad|>", 321: "<slice>", 322: "</slice>"}, "<|image_pad|>",
     ),
     "dots_ocr": ({320: "<|imgpad|>", 321: "<|img|>", 322: "<|endofimg|>"}, "<|img|><|imgpad|><|endofimg|>"),
     "hunyuan_vl": (

@@ -44,6 +44,19 @@ static void load(struct vision *v, struct vision_settings *s)
     load_slices(v, s);
 }
 
+/* MiniCPM-V 4.7 also has the ids of the tokens whose places are on an image's canvas. */
+static void load_canvas(struct vision *v, struct vision_settings *s)
+{
+    static const char *const keys[] = {"image_start_id", "image_end_id", "slice_start_id",
+                                       "slice_end_id", "newline_id"};
+    load(v, s);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        v->minicpmv.around[i] = vision_u32(s, &s->config, keys[i], UINT32_MAX, 0, INT32_MAX);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (v->minicpmv.around[i] == UINT32_MAX)
+            vision_settings_fail(s, "config.json: %s is missing", keys[i]);
+}
+
 /* Three halves, as in every published file; absent: the same. */
 static void only_halves(struct vision_settings *s, const char *key)
 {
@@ -131,18 +144,25 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
 {
     const struct vision_minicpmv *f = &v->minicpmv;
     const uint32_t h = out->height, w = out->width;
+    const uint32_t unit = v->format.patch * v->format.merge;
     uint32_t height, width, rows, cols;
     const bool sliced = slice_grid(f, h, w, &rows, &cols);
     (void)e;
     fit(v, h, w, !sliced && f->enlarge, &height, &width);
     const uint32_t whole = vision_add_resize(out, -1, vision_whole(out), width, height);
     uint64_t features = add_part(v, out, whole, 0, 0, width, height);
+    if (v->family->canvas) {
+        out->grid_h = height / unit;
+        out->grid_w = width / unit;
+    }
     if (sliced) {
         fit(v, multiple(h, rows) / rows, multiple(w, cols) / cols, true, &height, &width);
         const uint32_t all =
             vision_add_resize(out, -1, vision_whole(out), cols * width, rows * height);
         out->rows = rows;
         out->cols = cols;
+        if (v->family->canvas)
+            out->tiles = (struct vision_tiles){rows, cols, height / unit, width / unit};
         for (uint32_t i = 0; i < rows * cols; i++)
             features += add_part(v, out, all, i % cols * width, i / cols * height, width, height);
     }
@@ -178,11 +198,103 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
     }
 }
 
+/* ---------------------------------------------------------------- places on a canvas */
+
+/* Place i of n, evenly spread over `side` places, ends aligned; halves to the even one. In fp32 and
+ * from the nearer end, as torch.linspace() computes it. */
+static uint32_t spread(uint32_t side, uint32_t n, uint32_t i)
+{
+    const float end = (float)(side - 1), step = n > 1 ? end / (float)(n - 1) : 0;
+    return (uint32_t)rintf(i < n / 2 || n < 2 ? step * (float)i : end - step * (float)(n - 1 - i));
+}
+
+/* Token `at` of the slices behind an image and its end, from 0: `<slice>`, features, `</slice>`,
+ * and a newline between two rows. A slice's ends are at its corners, a newline is behind its row.
+ */
+static void on_slices(const struct vision_tiles *t, uint32_t at, uint32_t *y, uint32_t *x)
+{
+    const uint32_t cells = t->height * t->width, each = cells + 2, row = t->cols * each + 1;
+    const uint32_t r = at / row, c = at % row, k = c / each, q = c % each;
+    *y = *x = 0;
+    if (r >= t->rows || (r == t->rows - 1 && c == row - 1))
+        return; /* behind all of them */
+    *y = r * t->height;
+    *x = k * t->width;
+    if (c == row - 1 || q == each - 1)
+        *y += t->height - 1;
+    if (c == row - 1)
+        return;
+    if (q == each - 1)
+        *x += t->width - 1;
+    else if (q > 0) {
+        *y += (q - 1) / t->width;
+        *x += (q - 1) % t->width;
+    }
+}
+
+/* Token i of an image whose canvas begins at `origin`. The whole image is stretched over its
+ * slices. */
+static void on_canvas(const struct vision_place *p, uint32_t i, uint32_t origin, uint32_t out[3])
+{
+    const struct vision_tiles *t = &p->tiles;
+    const uint32_t h = t->rows ? t->rows * t->height : p->grid_h;
+    const uint32_t w = t->rows ? t->cols * t->width : p->grid_w;
+    const uint32_t at = i - p->first, cells = p->grid_h * p->grid_w;
+    uint32_t y = 0, x = 0;
+    out[0] = origin;
+    if (i < p->first) {
+        out[1] = out[2] = origin ? origin - 1 : 0;
+        return;
+    }
+    if (at < cells) {
+        y = spread(h, p->grid_h, at / p->grid_w);
+        x = spread(w, p->grid_w, at % p->grid_w);
+    } else if (at == cells) {
+        y = h;
+        x = w;
+    } else if (t->rows) {
+        on_slices(t, at - cells - 1, &y, &x);
+    }
+    out[1] = origin + y;
+    out[2] = origin + x;
+}
+
+/* Text continues behind the longer side of the canvas, and one place further. */
+static void position(const struct vision_place *place, uint32_t n, uint32_t i, uint32_t out[3])
+{
+    uint32_t origin = 0, from = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        const struct vision_place *p = &place[k];
+        const struct vision_tiles *t = &p->tiles;
+        const uint32_t begin = p->first ? p->first - 1 : 0, end = p->first + p->n + p->behind;
+        const uint32_t h = t->rows ? t->rows * t->height : p->grid_h;
+        const uint32_t w = t->rows ? t->cols * t->width : p->grid_w;
+        if (i < begin)
+            break;
+        origin += begin - from;
+        if (i < end) {
+            on_canvas(p, i, origin, out);
+            return;
+        }
+        origin += (h > w ? h : w) + 1;
+        from = end;
+    }
+    out[0] = out[1] = out[2] = origin + i - from;
+}
+
 const struct vision_family vision_minicpmv = {.types = {"minicpmv4_6", "minicpm_ocr"},
                                               .load = load,
                                               .plan = plan,
                                               .number = number,
                                               .expand = expand};
+const struct vision_family vision_minicpmv_canvas = {.types = {"minicpmv4_7"},
+                                                     .three_positions = true,
+                                                     .canvas = true,
+                                                     .load = load_canvas,
+                                                     .plan = plan,
+                                                     .position = position,
+                                                     .number = number,
+                                                     .expand = expand};
 const struct vision_family vision_minicpmv_first = {.types = {"minicpmv", "minicpmo"},
                                                     .load = load_resampled,
                                                     .plan = plan,

@@ -1,5 +1,5 @@
-/* Pixtral's tower, in Mistral 3, LLaVA and LightOnOCR: one crop of the image's aspect ratio, with a
- * token at the end of each row of features, which LightOnOCR does not have. */
+/* Pixtral's tower, in Mistral 3, Mistral Large 4, LLaVA and LightOnOCR: one crop of the image's
+ * aspect ratio, with a token at the end of each row of features, which LightOnOCR does not have. */
 #include "common/json/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
@@ -52,7 +52,7 @@ static void check_processor(const struct vision *v, struct vision_settings *s)
 
 static void load(struct vision *v, struct vision_settings *s)
 {
-    const bool lighton = is_lighton(v, s), mistral = lighton || strcmp(v->name, "mistral3") == 0;
+    const bool lighton = is_lighton(v, s), mistral = lighton || strcmp(v->name, "llava") != 0;
     vision_read_format(s, &v->format,
                        &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean,
                                                        vision_clip_std, mistral ? 14 : 16});
@@ -108,8 +108,9 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
     }
 }
 
-const struct vision_family vision_pixtral = {.types = {"mistral3", "llava", "lighton_ocr"},
-                                             .tower = "pixtral",
-                                             .load = load,
-                                             .plan = plan,
-                                             .expand = expand};
+const struct vision_family vision_pixtral = {
+    .types = {"mistral3", "mistral_large4", "llava", "lighton_ocr"},
+    .tower = "pixtral",
+    .load = load,
+    .plan = plan,
+    .expand = expand};

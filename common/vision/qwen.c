@@ -229,6 +229,21 @@ static void load_cosmos3(struct vision *v, struct vision_settings *s)
     load_tokens(v, s, &cosmos3_tokens);
 }
 
+/* As Qwen3-VL, but positions have one coordinate, and the tower reads patches in raster order. */
+static void load_lfm3(struct vision *v, struct vision_settings *s)
+{
+    static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_half, vision_half,
+                                                   PATCH_3};
+    char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
+    load_sizes(v, s, &d, 56 * 56, 28 * 28 * 1280);
+    v->format.layout = VISION_PATCHES;
+    v->token = vision_read_token(s, "image_token_id", "<|image_pad|>", 125030, v->marker);
+    vision_read_token(s, "vision_start_token_id", "<|vision_start|>", 125009, start);
+    vision_read_token(s, "vision_end_token_id", "<|vision_end|>", 125010, end);
+    snprintf(v->around, sizeof(v->around), "%s%s%s", start, v->marker, end);
+    qwen_load_video(v, s, &d);
+}
+
 /* Patches of images are not merged. */
 static void load_video_llama(struct vision *v, struct vision_settings *s)
 {
@@ -429,6 +444,14 @@ const struct vision_family vision_cosmos3_edge = {.types = {"cosmos3_edge"},
                                                   .expand = expand};
 
 /* Positions have one coordinate. */
+const struct vision_family vision_lfm3_vl = {.types = {"lfm3_vl"},
+                                             .load = load_lfm3,
+                                             .plan = plan,
+                                             .plan_video = qwen_plan_video,
+                                             .interval = qwen_interval,
+                                             .expand = expand,
+                                             .expand_video = qwen_expand_video};
+
 const struct vision_family vision_video_llama_3 = {
     .types = {"video_llama_3"}, .load = load_video_llama, .plan = plan, .expand = expand};
 

@@ -1,7 +1,7 @@
-/* Videos of Qwen2-VL (arXiv 2409.12191), 2.5-VL (2502.13923), 3-VL and 3.5, and of GLM-4.1V to
- * 4.6V (2507.01006). Each two frames become one row of patches, and one crop, which attends to
- * itself only. Qwen2.5-VL has a crop's time in the first of its positions, Qwen3-VL in text before
- * its tokens, GLM in text behind them. */
+/* Videos of Qwen2-VL (arXiv 2409.12191), 2.5-VL (2502.13923), 3-VL, 3.5 and 4, of LFM3-VL, and of
+ * GLM-4.1V to 4.6V (2507.01006). Each two frames become one row of patches, and one crop, which
+ * attends to itself only. Qwen2.5-VL has a crop's time in the first of its positions, Qwen3-VL in
+ * text before its tokens, GLM in text behind them. */
 #include "common/json/json.h"
 #include "common/vision/qwen.h"
 #include <math.h>
@@ -12,7 +12,7 @@
  * class, which may then be beyond it: as in transformers the upper one counts. `older`: two older
  * keys precede those of `size`. `all`: the bounds are of all frames. */
 struct qwen_films {
-    const char *types[4];
+    const char *types[6];
     bool all, older;
     enum vision_time time;
     uint32_t least, most;
@@ -25,7 +25,7 @@ static const struct qwen_films films[] = {
      .most = 768 * 28 * 28,
      .start_key = "vision_start_token_id",
      .end_key = "vision_end_token_id"},
-    {{"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"},
+    {{"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "qwen4_exp", "lfm3_vl"},
      .all = true,
      .time = VISION_TIME_BEFORE,
      .least = 128 * 32 * 32,

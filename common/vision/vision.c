@@ -81,6 +81,14 @@ bool vision_two_way(const struct vision *v) { return v->two_way; }
 bool vision_prefix(const struct vision *v) { return v->family->prefix; }
 bool vision_crosses(const struct vision *v) { return v->family->crosses; }
 bool vision_alone(const struct vision *v) { return v->family->alone; }
+bool vision_canvas(const struct vision *v) { return v->family->canvas; }
+bool vision_belongs(const struct vision *v, uint32_t id)
+{
+    bool found = false;
+    for (size_t i = 0; v->family->canvas && i < sizeof(v->minicpmv.around) / sizeof(id); i++)
+        found |= v->minicpmv.around[i] == id;
+    return found;
+}
 bool vision_three_positions(const struct vision *v) { return v->family->three_positions; }
 bool vision_takes_videos(const struct vision *v) { return v->video.taken; }
 const char *vision_video_marker(const struct vision *v) { return v->video.marker; }

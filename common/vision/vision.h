@@ -15,7 +15,8 @@
  * paddleocr_vl, kimi_k25, lighton_ocr, lfm2_vl, idefics2, minicpmv4_6, minicpm_ocr, ovis2,
  * llava_next_video, video_llama_3, minimax_m3_vl, deepseek_vl_v2, deepseek_ocr2, glmga, blip-2,
  * aria, florence2, cosmos3_edge, glm5_next, cohere_compass, muse_glimmer,
- * hy_v4_vl, granite_docling, nemotron_h_omni, shieldgemma2, clip, siglip. Against descriptions of
+ * hy_v4_vl, granite_docling, nemotron_h_omni, shieldgemma2, clip, siglip, mistral_large4,
+ * minicpmv4_7, lfm3_vl, step3p7, qwen4_exp. Against descriptions of
  * their authors' code: dots_ocr, minicpmv, NemotronH_Nano_VL_V2. kimi_vl: the tower against that of
  * kimi_k25, pixels against the processor of its authors. */
 #ifndef COMMON_VISION_VISION_H
@@ -60,6 +61,11 @@ bool vision_crosses(const struct vision *v);
 bool vision_alone(const struct vision *v);
 /* Three position coordinates per token (M-RoPE). */
 bool vision_three_positions(const struct vision *v);
+/* Tokens around an image, its tiles and their rows have coordinates on the image's canvas
+ * (MiniCPM-V 4.7), and vision_belongs() says which ids these have. Text must follow such an image:
+ * whether a newline belongs to it is known of the prompt's tokens only. */
+bool vision_canvas(const struct vision *v);
+bool vision_belongs(const struct vision *v, uint32_t id);
 /* Whether videos are supported, and then what stands for one in a prompt: its marker, that with the
  * text that templates put around it, and the token of its features. */
 bool vision_takes_videos(const struct vision *v);
@@ -127,7 +133,11 @@ struct vision_crop {
 enum { VISION_MAX_SIDE = 65535, VISION_MAX_CROP_SIDE = 65536 };
 /* Limit on the pixels of all crops together (3 values each, without `frames`), and of a canvas. */
 enum { VISION_MAX_PIXELS = 1 << 26 };
-enum { VISION_MAX_RESIZES = 8, VISION_MAX_CROPS = 64 };
+enum { VISION_MAX_RESIZES = 66, VISION_MAX_CROPS = 64 };
+/* Tiles behind an image: how many, and the features of one. */
+struct vision_tiles {
+    uint32_t rows, cols, height, width;
+};
 struct vision_plan {
     uint32_t width, height; /* of the image, or of a frame */
     /* Of a video, otherwise 0. Crop i is made of its frames from i * format.frames on, and of
@@ -149,6 +159,7 @@ struct vision_plan {
      * one crop. llava_next with tiles: of the
      * joined tiles, starting at (grid_y, grid_x), without features of padding on each side. */
     uint32_t grid_h, grid_w, grid_y, grid_x;
+    struct vision_tiles tiles; /* with vision_canvas() */
     /* llava_onevision: the joined grid is interpolated to this smaller one; 0: it is not */
     uint32_t shrunk_h, shrunk_w;
     uint32_t n_features; /* rows of the tower's output */
@@ -205,11 +216,13 @@ struct vision_frame vision_frame(const struct vision *v);
 int vision_text(const struct vision *v, const char *text, size_t n, struct buf *out, struct err *e);
 
 /* An image in a prompt: its tokens are [first, first + n), from its first vision_token() to its
- * last, possibly with others between. grid_h and grid_w are the plan's. A video without
+ * last, possibly with others between. grid_h, grid_w and tiles are the plan's. A video without
  * vision_frames_apart() has several such grids, whose times are `interval` positions apart. */
 struct vision_place {
     uint32_t first, n, grid_h, grid_w;
     float interval;
+    struct vision_tiles tiles;
+    uint32_t behind; /* with vision_canvas(): tokens that follow and belong to it */
 };
 /* That interval for a plan; 0 for an image. */
 float vision_interval(const struct vision *v, const struct vision_plan *p);

@@ -10,7 +10,7 @@ enum {
     VISION_MAX_SETTING = 16384, /* largest side in a settings file */
     VISION_MAX_TYPES = 10,      /* model_type words of a family */
     VISION_MAX_PINPOINTS = 64,  /* maximum tile shapes of llava_next */
-    VISION_PAN_MAX_CROPS = VISION_MAX_RESIZES - 1
+    VISION_PAN_MAX_CROPS = 7
 };
 
 struct vision_qwen {
@@ -32,6 +32,10 @@ struct vision_qwen {
 };
 struct vision_glm5 {
     uint32_t min_tokens, max_tokens; /* features of an image */
+};
+struct vision_step3 {
+    uint32_t whole, tile; /* sides of the crop of the whole image, and of one of a tile */
+    uint32_t most;        /* longest side of an image, in pixels */
 };
 struct vision_muse {
     uint32_t most; /* features of an image */
@@ -84,6 +88,7 @@ struct vision_minicpmv {
     bool numbered;                 /* each image of a prompt has its number before it */
     uint32_t latents;              /* features of the whole image, or of a slice; 0: of its size */
     char patch[VISION_TOKEN_TEXT]; /* text of vision_token() */
+    uint32_t around[5]; /* vision_canvas(): ids of what begins and ends images, slices and rows */
 };
 struct vision_ovis2 {
     uint32_t tile, tile_tokens, min_tiles, max_tiles;
@@ -150,6 +155,7 @@ struct vision_family {
     const char *tower; /* model_name or model_type of its vision_config; NULL: any */
     bool two_way, three_positions;
     bool crosses, alone;
+    bool canvas; /* vision_canvas() */
     bool prefix; /* the whole prompt attends in both directions, not only images */
     void (*load)(struct vision *v, struct vision_settings *s);
     /* `out` is zeroed except for width and height, which are at least 1. vision_plan() checks
@@ -200,6 +206,7 @@ struct vision {
         struct vision_deepseek_ocr deepseek_ocr;
         struct vision_minicpmv minicpmv;
         struct vision_nemotron nemotron;
+        struct vision_step3 step3;
         struct vision_ovis2 ovis2;
         struct vision_kimi kimi;
         struct vision_lfm2 lfm2;

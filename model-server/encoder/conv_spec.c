@@ -104,6 +104,7 @@ struct conv_shape conv_result(const struct conv_step *c, const struct conv_shape
     case CONV_AXES:
     case CONV_NORM:
     case CONV_GATE:
+    case CONV_TIMES:
         break;
     }
     return out;
@@ -135,6 +136,8 @@ static bool fits(const struct conv_step *c, const struct conv_shape *shape)
                in.channels / (3 * c->heads) <= CONV_MOST_CHANNELS;
     if (c->kind == CONV_APPEND)
         return in.channels == with.channels;
+    if (c->kind == CONV_TIMES)
+        return equal(in, with);
     if (c->kind == CONV_AXES)
         return in.height <= c->rows && in.width <= c->rows;
     if (c->kind == CONV_JOIN)

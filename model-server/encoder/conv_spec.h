@@ -37,7 +37,8 @@ enum conv_kind {
      * two; tables have `rows` rows, and the last, of which the first row is used, `stored`.
      * Without names they are sines, then cosines, of the column and the row, and none for all. */
     CONV_AXES,
-    CONV_ROWS /* `rows` learned rows of `out` numbers, whole name `weight`; nothing is read */
+    CONV_ROWS, /* `rows` learned rows of `out` numbers, whole name `weight`; nothing is read */
+    CONV_TIMES /* the product of two grids of one shape, number by number */
 };
 
 struct conv_step {
@@ -51,7 +52,13 @@ struct conv_step {
      * fitted to it (conv_fit_places(), conv_fit_rows()). Then a relation is over the whole grid,
      * which is a square of at most `size` places a side. */
     bool fitted;
-    enum act act; /* ACT_N: none */
+    /* CONV_ATTEND over one grid with queries, keys and values: a head of queries or keys has an RMS
+     * norm (names: weight and the next one), then rotates by row and column of its place, as
+     * encoder_spec.blocks.rope[0] says. */
+    bool turns;
+    bool places_first; /* CONV_DENSE: its tensor is [out][place of the window][in] */
+    bool layer_norm;   /* its norm is one, whatever conv_spec.norm is */
+    enum act act;      /* ACT_N: none */
     /* Names of tensors, numbers of conv_spec.names; 0: there is none. `scale`: the whole name of a
      * vector that multiplies each channel of the result (LayerScale, arXiv 2103.17239), folded
      * into the norm or, in fp32, into weight and bias. `batch`: a batch norm after the
@@ -61,7 +68,8 @@ struct conv_step {
     uint32_t out;   /* channels of the result */
     /* CONV_DENSE and CONV_ROWS: the tensor has `stored` rows, of which those from `first` on are
      * used; 0: all of them. CONV_DENSE of this many tensors, named `weight` and the numbers behind
-     * it, one under the other: `stacked`; 0: of one. */
+     * it, one under the other: `stacked`; 0: of one. They have equally many rows, or with `heads`
+     * those of queries, and of keys and values with kv_heads. */
     uint32_t stored, first, rows;
     uint8_t stacked;
     float eps; /* of its norm; 0: that of conv_spec */

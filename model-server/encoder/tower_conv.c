@@ -79,6 +79,10 @@ static void host_rows(void *arg, int thread, size_t begin, size_t end)
     case CONV_APPEND:
         conv_append(out, j->in, conv_rows(j->shape), j->with, width, from, to);
         break;
+    case CONV_TIMES:
+        for (size_t i = from * width; i < to * width; i++)
+            out[i] = j->in[i] * j->with[i];
+        break;
     case CONV_AXES:
         conv_axes(out, j->in, j->shape, j->tables[0], j->tables[1], j->tables[2], from, to);
         break;
@@ -211,8 +215,7 @@ static int run_on_host(struct tower *t, const struct conv_step *s, uint32_t n, f
             return -1;
         j.tables += s->kind == CONV_RELATE ? 2 : 1;
     }
-    if ((reads && !j.in) ||
-        ((s->kind == CONV_JOIN || s->kind == CONV_APPEND) && !(j.with = in_host(t, s->with, 1, e))))
+    if ((reads && !j.in) || (tower_conv_reads_two(s) && !(j.with = in_host(t, s->with, 1, e))))
         return -1;
     if (c->row == 0)
         prepare(t, s, &j);
@@ -267,19 +270,56 @@ static struct ragged sequences(const struct tower_conv *c, const struct conv_ste
     return b;
 }
 
+/* The angles of the places of grid `s`, unless they are those of the last such step. */
+static int upload_turns(struct tower *t, struct conv_shape s, struct err *e)
+{
+    struct tower_conv *c = &t->conv;
+    const uint32_t n = (uint32_t)conv_rows(s), dim = t->spec.blocks.rope[0].dim;
+    if (c->turned.height == s.height && c->turned.width == s.width)
+        return 0;
+    float *rows = malloc((size_t)n * dim * sizeof(*rows));
+    uint32_t(*axes)[3] = calloc(n, sizeof(*axes));
+    for (uint32_t i = 0; axes && i < n; i++) {
+        axes[i][1] = i / s.width;
+        axes[i][2] = i % s.width;
+    }
+    int rc = rows && axes ? 0 : err_nomem(e);
+    if (rc == 0) {
+        struct ragged b = batch(c, n);
+        b.axes = (const uint32_t(*)[3])axes;
+        rope_rows(&c->rope, &b, rows);
+        rc = t->d.ops->upload(t->d.dev, c->turns, rows, (size_t)n * dim * sizeof(*rows), e);
+    }
+    if (rc == 0)
+        c->turned = s;
+    free(rows), free(axes);
+    return rc;
+}
+
 /* Stores the keys and values of rows [first, first + n). */
 static int store(struct tower *t, const struct conv_step *s, uint32_t first, uint32_t n,
                  struct err *e)
 {
     struct tower_conv *c = &t->conv;
     const struct ragged b = sequences(c, s, first, n);
+    const struct tower_conv_part *p = &c->part[c->step];
     float *rows = c->grid[s->with] + (size_t)first * c->shape[s->with].channels;
+    struct rope_kv how = {.n_heads = s->with == s->from ? s->heads : 0,
+                          .n_kv_heads = s->kv_heads,
+                          .head_dim = s->head_dim};
+    if (s->turns) {
+        how.rot_dim = t->spec.blocks.rope[0].dim;
+        how.rope = c->turns + (size_t)first * how.rot_dim;
+        how.q_norm = p->head_norm[0];
+        how.k_norm = p->head_norm[1];
+        how.norm_kind = NORM_RMS;
+        how.norm_eps = s->eps != 0 ? s->eps : t->spec.conv.norm.eps;
+        if (upload_turns(t, c->shape[s->with], e))
+            return -1;
+    }
     if (t->d.ops->step_begin(t->d.dev, &b, e))
         return -1;
-    t->d.ops->rope_kv(t->d.dev, rows, c->kv, c->part[c->step].layer,
-                      &(struct rope_kv){.n_heads = s->with == s->from ? s->heads : 0,
-                                        .n_kv_heads = s->kv_heads,
-                                        .head_dim = s->head_dim});
+    t->d.ops->rope_kv(t->d.dev, rows, c->kv, p->layer, &how);
     return t->d.ops->step_end(t->d.dev, e);
 }
 

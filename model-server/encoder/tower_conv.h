@@ -18,6 +18,12 @@ static inline bool tower_conv_on_host(const struct conv_step *c)
                                  : c->kind != CONV_NORM && c->kind != CONV_ATTEND;
 }
 
+/* True if it reads a second grid on the host. */
+static inline bool tower_conv_reads_two(const struct conv_step *c)
+{
+    return c->kind == CONV_JOIN || c->kind == CONV_APPEND || c->kind == CONV_TIMES;
+}
+
 enum { TOWER_CONV_BLOCK = 16 }; /* of the cache */
 /* Rows of a sequence of CONV_ATTEND, whose keys are in grid `with`; the rows of the cache that it
  * takes, which begin with a block. */

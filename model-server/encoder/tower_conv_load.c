@@ -12,8 +12,6 @@
 static float *numbers(struct loader *l, const struct conv_step *c, uint8_t name, const char *suffix,
                       size_t rows, size_t cols)
 {
-    const char *of = l->a->names[name];
-    suffix += suffix[0] == '.' && of[0] && of[strlen(of) - 1] == '_';
     const struct mat_part p = loader_table_of(l, (enum role)name, c->at[0], c->at[1], suffix,
                                               (int64_t)rows, (int64_t)cols);
     const size_t n = rows * cols;
@@ -30,18 +28,20 @@ static float *numbers(struct loader *l, const struct conv_step *c, uint8_t name,
 static float *own_numbers(struct loader *l, const struct conv_step *c, const char *suffix,
                           size_t rows, size_t cols)
 {
-    const size_t n = c->stacked ? c->stacked : 1, each = rows / n;
-    const size_t stored = c->stored ? c->stored : each;
-    if (n == 1 && stored == rows)
+    const size_t n = c->stacked ? c->stacked : 1;
+    if (n == 1 && (!c->stored || c->stored == rows))
         return numbers(l, c, c->weight, suffix, rows, cols);
     float *v = l->failed ? NULL : calloc(rows * cols, sizeof(*v));
     if (!v && !l->failed)
         loader_nomem(l);
-    for (size_t i = 0; v && i < n; i++) {
+    for (size_t i = 0, at = 0; v && i < n; i++) {
+        const size_t each = c->heads ? (i ? c->kv_heads : c->heads) * c->head_dim : rows / n;
+        const size_t stored = c->stored ? c->stored : each;
         float *one = numbers(l, c, (uint8_t)(c->weight + i), suffix, stored, cols);
         if (one)
-            memcpy(v + i * each * cols, one + c->first * cols, each * cols * sizeof(*v));
+            memcpy(v + at * cols, one + c->first * cols, each * cols * sizeof(*v));
         free(one);
+        at += each;
     }
     return v;
 }
@@ -96,7 +96,7 @@ static float *folded_bias(struct loader *l, const struct conv_step *c, const str
     return bias;
 }
 
-/* A matrix [out][places * in] of rows that are stored [in][places]. */
+/* A matrix [out][places * in] of rows that are stored [in][places], or as they are. */
 static void load_dense(struct loader *l, const struct conv_step *c, const struct folded *f,
                        uint32_t in, struct tower_conv_part *t)
 {
@@ -109,7 +109,8 @@ static void load_dense(struct loader *l, const struct conv_step *c, const struct
         for (size_t i = 0; i < in; i++)
             for (size_t p = 0; p < places; p++)
                 rows[r * cols + p * in + i] =
-                    stored[r * cols + i * places + p] * (f->by ? f->by[r] : 1);
+                    stored[r * cols + (c->places_first ? p * in + i : i * places + p)] *
+                    (f->by ? f->by[r] : 1);
     free(stored);
     struct mat_part part = {.data = rows,
                             .dtype = DT_F32,
@@ -202,14 +203,25 @@ static void load_norm(struct loader *l, const struct conv_spec *s, const struct 
     float *by = c->scale ? numbers(l, c, c->scale, "", n, 1) : NULL;
     for (uint32_t i = 0; by && w && i < n; i++)
         w[i] *= by[i];
-    *out = (struct norm){.kind = s->norm.kind, .eps = c->eps != 0 ? c->eps : s->norm.eps};
+    *out = (struct norm){.kind = c->layer_norm ? NORM_LAYER : s->norm.kind,
+                         .eps = c->eps != 0 ? c->eps : s->norm.eps};
     out->w = w && !l->failed ? loader_host_vector(l, w, n) : NULL;
     free(w), free(by);
-    if (s->norm.kind != NORM_LAYER || l->failed)
+    if (out->kind != NORM_LAYER || l->failed)
         return;
     float *b = numbers(l, c, c->norm, ".bias", n, 1);
     out->b = b ? loader_host_vector(l, b, n) : NULL;
     free(b);
+}
+
+/* Norms of heads of queries and of keys. */
+static void load_head_norms(struct loader *l, const struct conv_step *c, struct tower_conv_part *t)
+{
+    for (int i = 0; i < 2; i++) {
+        float *w = numbers(l, c, (uint8_t)(c->weight + i), ".weight", c->head_dim, 1);
+        t->head_norm[i] = w ? loader_host_vector(l, w, c->head_dim) : NULL;
+        free(w);
+    }
 }
 
 static void load_step(struct loader *l, const struct conv_spec *s, const struct conv_step *c,
@@ -232,6 +244,8 @@ static void load_step(struct loader *l, const struct conv_spec *s, const struct 
         t->host[0] = own_numbers(l, c, "", c->rows, c->out);
     else if (c->kind == CONV_RELATE)
         load_relation(l, c, t);
+    else if (c->turns)
+        load_head_norms(l, c, t);
     if (c->norm && c->kind != CONV_GATE && c->kind != CONV_RELATE)
         load_norm(l, s, c, out, &t->norm);
     free(f.by), free(f.plus);
@@ -252,6 +266,7 @@ void tower_conv_load(struct loader *l, struct tower *t)
     for (int i = 1; i < W_ROLES && s->names[i]; i++)
         own.names[i] = s->names[i];
     l->a = &own;
+    rope_init(&t->conv.rope, &t->spec.blocks.rope[0], 0);
     conv_shapes(s, 0, in.height, in.width, shape);
     for (uint32_t i = 0; i < s->n && !l->failed; i++) {
         const struct conv_step *c = &s->step[i];
@@ -270,9 +285,12 @@ void tower_conv_free_weights(struct tower *t)
         layer_free_weight(&t->d, p->w);
         d->ops->free(d->dev, p->bias);
         layer_free_norm(&t->d, &p->norm);
+        d->ops->free(d->dev, p->head_norm[0]), d->ops->free(d->dev, p->head_norm[1]);
         for (int k = 0; k < TOWER_CONV_HOST; k++)
             free(p->host[k]);
     }
+    if (t->conv.part)
+        rope_free(&t->conv.rope);
     free(t->conv.part);
     t->conv.part = NULL;
 }

@@ -7,7 +7,7 @@ struct need {
     size_t grid[CONV_GRIDS]; /* floats */
     size_t cols, rows;       /* floats of a row */
     size_t host[2], host_out;
-    size_t gate;
+    size_t gate, turns;
     uint32_t kv_rows, n_layers;
     uint32_t result; /* rows of the last grid 0 */
     struct kv_layer layer[ENCODER_MAX_CONV_LAYERS];
@@ -47,12 +47,14 @@ static void need_step(const struct conv_step *c, const struct conv_shape *shape,
     }
     if (c->kind == CONV_CHANNELS)
         grow(&n->gate, (size_t)out.channels * out.channels / c->heads);
-    if (c->kind == CONV_JOIN || c->kind == CONV_APPEND)
+    if (tower_conv_reads_two(c))
         grow(&n->host[1], conv_floats(shape[c->with]));
     if (c->kind == CONV_GATE)
         grow(&n->gate, 2 * (size_t)in.channels + c->out);
     if (c->kind != CONV_ATTEND)
         return;
+    if (c->turns)
+        grow(&n->turns, conv_rows(in) * c->head_dim);
     const uint32_t each = tower_conv_sequence(c, shape[c->with]), some = TOWER_CONV_ROWS / each + 2;
     const uint32_t all = (uint32_t)conv_rows(shape[c->with]) / each;
     const uint32_t rows = (all < some ? all : some) * tower_conv_cached(each);
@@ -85,7 +87,8 @@ static size_t padded(size_t floats) { return (floats + 15) & ~(size_t)15; }
 
 static size_t device_floats(const struct need *n)
 {
-    size_t all = padded(n->cols * TOWER_CONV_ROWS) + padded(n->rows * TOWER_CONV_ROWS);
+    size_t all =
+        padded(n->cols * TOWER_CONV_ROWS) + padded(n->rows * TOWER_CONV_ROWS) + padded(n->turns);
     for (int i = 0; i < CONV_GRIDS; i++)
         all += padded(n->grid[i]);
     return all;
@@ -185,6 +188,8 @@ int tower_conv_reserve(struct tower *t, uint32_t height, uint32_t width, struct 
     }
     c->cols = at;
     c->rows = at + padded(n.cols * TOWER_CONV_ROWS);
+    c->turns = c->rows + padded(n.rows * TOWER_CONV_ROWS);
+    c->turned = (struct conv_shape){0};
     c->height = height;
     c->width = width;
     return 0;

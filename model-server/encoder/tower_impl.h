@@ -43,7 +43,8 @@ struct tower_conv_part {
      * the grid of shape `fits`. */
     float *host[TOWER_CONV_HOST];
     struct conv_shape fits;
-    uint32_t layer; /* CONV_ATTEND: of the cache */
+    float *head_norm[2]; /* conv_step.turns: weights of the norms of queries and keys */
+    uint32_t layer;      /* CONV_ATTEND: of the cache */
 };
 /* A tower of convolutions (tower_conv.c). */
 struct tower_conv {
@@ -55,8 +56,11 @@ struct tower_conv {
     /* Working memory, which grows to the largest picture. */
     uint32_t height, width; /* of this picture */
     float *grid[CONV_GRIDS];
-    float *device;       /* one allocation, which contains the grids and: */
-    float *cols, *rows;  /* windows, and results that are added: of TOWER_CONV_ROWS rows */
+    float *device;      /* one allocation, which contains the grids and: */
+    float *cols, *rows; /* windows, and results that are added: of TOWER_CONV_ROWS rows */
+    float *turns;       /* conv_step.turns: the angles of each place, those of shape `turned` */
+    struct conv_shape turned;
+    struct rope rope;    /* their frequencies */
     float *host[2];      /* host memory: the step's input, or its inputs; NULL: the device's is */
     float *host_out;     /* and what the host computes of it */
     float *gate;         /* host memory: of CONV_GATE */

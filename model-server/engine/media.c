@@ -69,8 +69,8 @@ static int open_one(struct media *m, uint32_t i, const struct media_spec *s, con
     if (m->pictures->source->shape(m->pictures, s, shape, e) ||
         check_tokens(s, shape, ids, after, n_ids, e))
         return -1;
-    m->places[i] = (struct vision_place){s->position, s->tokens, shape->grid_h, shape->grid_w,
-                                         shape->interval};
+    m->places[i] = (struct vision_place){
+        s->position, s->tokens, shape->grid_h, shape->grid_w, shape->interval, shape->tiles, 0};
     if (!m->pictures->crosses && s->position + s->tokens > cached &&
         !(m->of[i] = obtain(m->pictures, s, shape, e)))
         return -1;
@@ -160,6 +160,22 @@ static int add_runs(struct media *m, const struct vision_place *at,
     return 0;
 }
 
+/* Counts the tokens that follow each image and belong to it. */
+static int find_behind(struct media *m, const uint32_t *ids, uint32_t n_ids, struct err *e)
+{
+    for (uint32_t i = 0; i < m->n; i++) {
+        struct vision_place *at = &m->places[i];
+        const uint32_t begin = at->first + at->n;
+        const uint32_t end = i + 1 < m->n ? m->places[i + 1].first - 1 : n_ids;
+        while (begin + at->behind < end &&
+               vision_belongs(m->pictures->o.vision, ids[begin + at->behind]))
+            at->behind++;
+        if (begin + at->behind == n_ids)
+            return err_set(e, ERR_VALIDATION, "text must follow the last picture of a prompt");
+    }
+    return 0;
+}
+
 static int find_grids(struct media *m, struct err *e)
 {
     size_t most = 0;
@@ -196,6 +212,8 @@ struct media *media_new(struct pictures *p, const struct media_spec *specs, uint
         rc = open_one(m, i, &specs[i], ids, n_ids, cached, e);
     if (rc == 0 && p->crosses)
         rc = open_crosses(m, specs, e);
+    if (rc == 0 && p->canvas)
+        rc = find_behind(m, ids, n_ids, e);
     if (rc == 0)
         rc = number_features(m, ids, e);
     if (rc == 0)

@@ -14,6 +14,7 @@ struct pictures *pictures_new(const struct pictures_options *o, struct err *e)
     p->token = o->texts ? NO_PLACEHOLDER : vision_token(o->vision);
     p->crosses = o->texts || vision_crosses(o->vision);
     p->axes = !o->texts && vision_three_positions(o->vision);
+    p->canvas = !o->texts && vision_canvas(o->vision);
     p->two_way = !o->texts && vision_two_way(o->vision);
     p->prefix = !o->texts && vision_prefix(o->vision);
     return p;

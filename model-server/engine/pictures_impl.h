@@ -10,6 +10,7 @@
 struct medium_shape {
     uint32_t rows, tokens;
     uint32_t grid_h, grid_w, width, height; /* of an image; 0: a text */
+    struct vision_tiles tiles;              /* of its plan */
     uint32_t token;                         /* its placeholder, or NO_PLACEHOLDER */
     float interval;                         /* vision_interval() of a video, otherwise 0 */
     bool apart;                             /* vision_frames_apart() of a video */
@@ -76,6 +77,7 @@ struct pictures {
     struct pictures_stats stats;
     uint32_t token;             /* placeholder of an image's feature, or NO_PLACEHOLDER */
     bool axes, two_way, prefix; /* vision_three_positions() and its neighbours */
+    bool canvas;                /* vision_canvas() */
     bool crosses;               /* layers attend to the rows, and a medium is one token */
     struct shown shown;         /* with `crosses` */
     bool no_room;               /* a sequence of the step waits for it */

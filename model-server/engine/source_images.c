@@ -35,6 +35,7 @@ static int shape(const struct pictures *p, const struct media_spec *s, struct me
                                  .tokens = plan.n_tokens,
                                  .grid_h = plan.grid_h,
                                  .grid_w = plan.grid_w,
+                                 .tiles = plan.tiles,
                                  .width = plan.width,
                                  .height = plan.height,
                                  .token = vision_token_of(p->o.vision, &plan),

@@ -285,7 +285,7 @@ static int draw(struct decoder *d, uint32_t n_out, const struct draw *v, int set
 struct ragged decoder_with_ids(struct decoder *d, const struct ragged *b)
 {
     struct ragged own = *b;
-    if ((!d->spec.per_layer && !d->spec.ngrams.most) || !d->scratch.n_given)
+    if (!d->spec.per_layer || !d->scratch.n_given)
         return own;
     for (uint32_t i = 0; i < b->n_tokens; i++)
         d->scratch.ids[i] = b->given[i] ? d->spec.given_id : b->ids[i];

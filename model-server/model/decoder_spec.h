@@ -419,10 +419,9 @@ struct decoder_spec {
      * embedding is: residual_affine.c. With NORM_BEFORE, both sublayers in each layer */
     bool affine;
     struct sphere_spec sphere; /* with NORM_BEFORE and norm.bare */
-    uint32_t laurel_rank; /* with altup: of the learned residual beside attention (LAuReL, arXiv
-                             2411.07501) */
-    /* the id whose embeddings of each layer, or of n-grams, are of a token with a given row */
-    uint32_t given_id;
+    uint32_t laurel_rank;   /* with altup: of the learned residual beside attention (LAuReL, arXiv
+                               2411.07501) */
+    uint32_t given_id;      /* per_layer: the id whose embeddings are of a token with a given row */
     uint32_t n_added;       /* additional rows of each given one, for the first layers */
     bool learned_positions; /* a row per position is added to the embedding */
     uint32_t position_offset;

@@ -20,7 +20,8 @@ const struct tensor *loader_look(const struct loader *l, const char *name)
     return checkpoint_find_weight(l->c, l->a, name);
 }
 
-/* Writes one name, up to a | or the end, which is returned. */
+/* Writes one name, up to a | or the end, which is returned. One that ends with _ has no point
+ * before the suffix (PyTorch's in_proj_weight). */
 static const char *name_at(const struct loader *l, const char *p, int layer, int expert,
                            const char *suffix, char out[NAME_MAX_LEN])
 {
@@ -39,6 +40,7 @@ static const char *name_at(const struct loader *l, const char *p, int layer, int
         n += (size_t)snprintf(out + n, NAME_MAX_LEN - n, "%d", number);
         index = expert;
     }
+    suffix += suffix[0] == '.' && n && out[n - 1] == '_';
     snprintf(out + n, NAME_MAX_LEN - n, "%s", suffix);
     return p;
 }

@@ -11,10 +11,10 @@ small enough to be committed. tests/golden/test_vision_models runs what it finds
 import hashlib, json, os, sys
 import numpy as np, torch
 from safetensors.torch import save_file
-from vision_made import convolved, crossed, deepseek, docling, dots, florence, hunyuan, hunyuan_v4, kimi, minicpm, minicpm_first, minimax, muse, native, nemotron, queries, square, tiles, video
+from vision_made import convolved, crossed, deepseek, docling, dots, florence, hunyuan, hunyuan_v4, kimi, lfm3, minicpm, minicpm_first, minimax, muse, native, nemotron, queries, square, step, tiles, video
 from vision_made.base import IMAGE, picture
 
-CASES = convolved.CASES | crossed.CASES | deepseek.CASES | docling.CASES | dots.CASES | florence.CASES | hunyuan.CASES | hunyuan_v4.CASES | kimi.CASES | minicpm.CASES | minicpm_first.CASES | minimax.CASES | muse.CASES | native.CASES | nemotron.CASES | queries.CASES | square.CASES | tiles.CASES | video.CASES
+CASES = convolved.CASES | crossed.CASES | deepseek.CASES | docling.CASES | dots.CASES | florence.CASES | hunyuan.CASES | hunyuan_v4.CASES | kimi.CASES | lfm3.CASES | lfm3.FILMS | minicpm.CASES | minicpm_first.CASES | minimax.CASES | muse.CASES | native.CASES | nemotron.CASES | queries.CASES | square.CASES | step.CASES | tiles.CASES | video.CASES
 SIZES = native.SIZES | kimi.SIZES | muse.SIZES | nemotron.SIZES
 SHAPES = ["rgb_120x90.jpg", "tall_14x210.png", "wide_300x20.png", "tiny_3x2.png", "portrait_300x500.jpg"]
 SHAPES_OF = {"lighton_ocr": SHAPES[:3] + ["exact_56x56.png"] + SHAPES[4:]}  # without a picture of no feature
@@ -74,7 +74,7 @@ def run(model, names, folder, inputs, seed, layout, new):
     return out | dict(greedy_ids=greedy, greedy_min_margin=round(margin, 6))
 
 
-def preprocessed(images, pre, inputs, shapes, whole, last, frames):
+def preprocessed(images, pre, inputs, shapes, whole, last, frames, raster, model_type):
     """Numbers of whole pictures, of several shapes."""
     out = []
     for name in shapes:
@@ -84,7 +84,8 @@ def preprocessed(images, pre, inputs, shapes, whole, last, frames):
         x = tiles.whole_patches(kwargs) if set(kwargs) == {"pixel_values", "pixel_attention_mask"} and kwargs["pixel_attention_mask"].dim() == 4 else x
         x = tiles.patches_of_crops(kwargs).numpy() if "spatial_shapes" in kwargs else x
         x = minicpm.planes_of_slices(kwargs) if "target_sizes" in kwargs else x
-        x = deepseek.planes_of_views(kwargs) if "num_local_patches" in kwargs else x
+        x = step.crops(kwargs) if model_type == "step3p7" else deepseek.planes_of_views(kwargs) if "num_local_patches" in kwargs else x
+        x = lfm3.raster(torch.tensor(x), kwargs["image_grid_thw"]).numpy() if raster else x
         x = x.reshape(len(x), -1) if "image_grid_thw" in kwargs else x
         x = x.reshape(len(x), -1, 3).transpose(0, 2, 1).reshape(x.shape) if last else x
         x = x.reshape(len(x), frames, 3, -1).transpose(0, 2, 1, 3).reshape(x.shape) if frames else x
@@ -99,7 +100,7 @@ def make(name, images):
     build, rename, layout = CASES[name]
     config, cls, pre, inputs = build()
     first = name in ("internvl", "internvl_chat")
-    pictures = [[]] + (video.PICTURES_OF.get(name, video.PICTURES) if name in video.CASES else PICTURES) + ([] if first else [PICTURES[0]])
+    pictures = [[]] + (video.PICTURES_OF.get(name, video.PICTURES) if name in video.CASES | lfm3.FILMS else PICTURES) + ([] if first else [PICTURES[0]])
     if name in ("florence2", "blip2_t5"):
         pictures[3] = pictures[3][1:]  # one picture
     config._attn_implementation = "eager"
@@ -122,7 +123,7 @@ def make(name, images):
             break
     out = f"tests/data/vision/{name}"
     os.makedirs(out, exist_ok=True)
-    tied = name not in ("mllama", "mistral3_latent", "aria", "cosmos3_edge", "glm5_next", "blip2_t5", "deepseek_ocr", "muse_glimmer", "hy_v4_vl", "hy_v4_vl_cubic", "nemotron_h_omni", "nemotron_nano_vl")
+    tied = name not in ("mllama", "mistral3_latent", "mistral_large4", "aria", "cosmos3_edge", "glm5_next", "blip2_t5", "deepseek_ocr", "muse_glimmer", "hy_v4_vl", "hy_v4_vl_cubic", "nemotron_h_omni", "nemotron_nano_vl", "step3p7")
     tensors = {k: v.bfloat16().contiguous() for k, v in model.state_dict().items() if "lm_head" not in k or not tied}
     keys = json.loads(config.to_json_string(use_diff=False))
     if rename:
@@ -132,9 +133,9 @@ def make(name, images):
         json.dump(value, open(f"{out}/{file}", "w"), indent=1)
     golden = dict(model_type=keys["model_type"], seed=seed, cases=cases)
     if not first:
-        golden["preprocess"] = preprocessed(images, pre, inputs, SHAPES_OF.get(name, SHAPES), WHOLE_OF.get(name), name in CHANNELS_LAST, FRAMES_FIRST.get(name))
-    if name in video.CASES:
-        golden["preprocess"]["videos"] = video.preprocessed(images, inputs)
+        golden["preprocess"] = preprocessed(images, pre, inputs, SHAPES_OF.get(name, SHAPES), WHOLE_OF.get(name), name in CHANNELS_LAST, FRAMES_FIRST.get(name), name in lfm3.CASES | lfm3.FILMS, keys["model_type"])
+    if name in video.CASES | lfm3.FILMS:
+        golden["preprocess"]["videos"] = video.preprocessed(images, inputs, lfm3.raster if name in lfm3.FILMS else None)
     if name in SIZES:
         golden["sizes"] = SIZES[name]()
     if name == "mllama":
@@ -143,6 +144,10 @@ def make(name, images):
         golden["canvases"] = tiles.lfm2_sizes()
     if name in minicpm.MODES:
         golden["canvases"] = minicpm.sizes_of(minicpm.MODES[name])
+    if name == "minicpmv4_7":
+        golden["places"] = minicpm.places(model)
+    if name == "step3p7":
+        golden["canvases"] = step.sizes()
     if name == "perception_lm":
         golden["canvases"] = tiles.perception_lm_sizes()
     if name == "granite_docling":

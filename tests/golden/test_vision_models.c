@@ -390,6 +390,35 @@ static void a_frame_is_one_run(void **state)
     cJSON_Delete(golden);
 }
 
+/* Whether a newline belongs to an image is known of the prompt's tokens only, not of an answer's.
+ */
+static void text_follows_an_image_on_a_canvas(void **state)
+{
+    struct sight s;
+    struct media_spec specs[SIGHT_MOST_IMAGES];
+    uint32_t ids[MOST_TOKENS], n_specs;
+    char dir[PATH_LEN];
+    (void)state;
+    path_of(dir, "minicpmv4_7", NULL);
+    cJSON *golden = sight_golden("minicpmv4_7");
+    const cJSON *c = cJSON_GetArrayItem(json_get(golden, "cases"), 1);
+    const uint32_t n = golden_ids(json_get(c, "ids"), ids);
+    assert_int_equal(sight_open(&s, dir, comm_solo()), 0);
+    assert_int_equal(sight_specs(&s, c, ids, n, specs, &n_specs), 0);
+    /* five tokens of text are behind the slice's end and a newline, which belong to the image */
+    for (uint32_t left = n - 7; left <= n - 5; left++) {
+        assert_null(media_new(s.pictures, specs, n_specs, ids, left, 0, &s.e));
+        assert_int_equal(s.e.kind, ERR_VALIDATION);
+        assert_non_null(strstr(s.e.msg, "text must follow"));
+    }
+    struct media *m = media_new(s.pictures, specs, n_specs, ids, n - 4, 0, &s.e);
+    assert_non_null(m);
+    media_free(m);
+    sight_free_specs(specs, n_specs);
+    sight_close(&s);
+    cJSON_Delete(golden);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,6 +428,7 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_chunks_or_company),
         cmocka_unit_test(bounds_of_one_input_must_be_the_same),
         cmocka_unit_test(a_frame_is_one_run),
+        cmocka_unit_test(text_follows_an_image_on_a_canvas),
     };
     if (!test_data("vision/README.md")) {
         TEST_SKIPPED(N_GIVEN, "no vision under TEST_DATA");

@@ -96,8 +96,19 @@ static bool perception_lm(const struct vision_plan *p, const cJSON *row)
     return p && p->n_crops == 1 + tiles_of(row) && has_grid(p, row);
 }
 
+/* [rows, cols, width, height]: tiles before the whole picture, and what they are cut from. */
+static bool step3p7(const struct vision_plan *p, const cJSON *row)
+{
+    const uint32_t tiles = tiles_of(row);
+    if (!p || tiles >= VISION_MAX_CROPS)
+        return !p && tiles >= VISION_MAX_CROPS;
+    return p->n_crops == tiles + 1 && has_grid(p, row) && (!tiles || resized_to(p, row, 4)) &&
+           p->n_features == tiles * 81 + 169;
+}
+
 /* clang-format off */
 static const struct rule rules[] = {
+    {{"step3p7", .image_size = 728, .patch_size = 14}, "{}", step3p7, 1, 4, true},
     {{"gemma4", .patch_size = 16}, "{}", grid_of_features, 1, 0, false},
     {{"glm4v", .patch_size = 14, .image_size = 336}, "{}", grid_of_features, 1, 33, false},
     {{"cosmos3_edge", .patch_size = 16}, "{}", grid_of_features, 1, 33, false},
@@ -170,6 +181,71 @@ static void sizes_are_chosen_as_transformers_do(void **state)
     }
 }
 
+/* The images of a prompt as a shard finds them; the number of them. */
+static uint32_t places_of(const struct vision *v, const cJSON *c, struct vision_place *out,
+                          uint32_t most)
+{
+    const cJSON *ids = json_get(c, "ids"), *images = json_get(c, "images");
+    const uint32_t n = (uint32_t)cJSON_GetArraySize(images),
+                   n_ids = (uint32_t)cJSON_GetArraySize(ids);
+    assert_true(n > 0 && n <= most);
+    for (uint32_t i = 0; i < n; i++) {
+        const cJSON *row = cJSON_GetArrayItem(images, (int)i);
+        out[i] = (struct vision_place){
+            .first = vision_at(row, 0),
+            .n = vision_at(row, 1),
+            .grid_h = vision_at(row, 2),
+            .grid_w = vision_at(row, 3),
+            .tiles = {vision_at(row, 4), vision_at(row, 5), vision_at(row, 6), vision_at(row, 7)}};
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t begin = out[i].first + out[i].n;
+        const uint32_t end = i + 1 < n ? out[i + 1].first - 1 : n_ids;
+        while (begin + out[i].behind < end &&
+               vision_belongs(v, vision_at(ids, (int)(begin + out[i].behind))))
+            out[i].behind++;
+    }
+    return n;
+}
+
+static void tokens_of_slices_are_on_the_canvas(void **state)
+{
+    struct err e = ERR_INIT;
+    struct vision *v = NULL;
+    uint32_t prompts = 0;
+    (void)state;
+    cJSON *golden = vision_json("minicpmv4_7", "golden.json");
+    const cJSON *c;
+    assert_int_equal(vision_load(vision_data("minicpmv4_7", ""), NULL, &v, &e), 0);
+    assert_true(v && vision_canvas(v));
+    cJSON_ArrayForEach(c, json_get(golden, "places"))
+    {
+        struct vision_place at[4];
+        uint32_t got[3];
+        const cJSON *rows = json_get(c, "positions"), *want;
+        const uint32_t n = places_of(v, c, at, 4);
+        const uint32_t n_ids = (uint32_t)cJSON_GetArraySize(json_get(c, "ids"));
+        for (int k = 0; k < 3; k++) {
+            uint32_t i = 0;
+            cJSON_ArrayForEach(want, cJSON_GetArrayItem(rows, k))
+            {
+                vision_position(v, at, n, i, got);
+                if (got[k] != (uint32_t)want->valuedouble)
+                    fail_msg("prompt %u, token %u: coordinate %d is %u instead of %g", prompts, i,
+                             k, got[k], want->valuedouble);
+                i++;
+            }
+            assert_int_equal(i, n_ids);
+        }
+        vision_position(v, at, n, n_ids, got);
+        assert_int_equal(got[0], (int)json_num(c, "next", -1));
+        prompts++;
+    }
+    assert_int_equal(prompts, 12);
+    vision_free(v);
+    cJSON_Delete(golden);
+}
+
 /* The hub's shapes: 6 x 6 tiles whose 162 x 162 features become as many as 9 tiles have. */
 static void onevision_shrinks_what_is_too_much(void **state)
 {
@@ -200,6 +276,7 @@ static void onevision_shrinks_what_is_too_much(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_are_chosen_as_transformers_do),
+                                       cmocka_unit_test(tokens_of_slices_are_on_the_canvas),
                                        cmocka_unit_test(onevision_shrinks_what_is_too_much)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* MiniCPM-V 4.6: SigLIP for pictures of any shape. Behind one of its layers the patches of a cell
- * attend to each other and become one; the layers after it work on these. */
+/* MiniCPM-V 4.6 and 4.7: SigLIP for pictures of any shape. Behind one of its layers the patches of
+ * a cell attend to each other and become one; the layers after it work on these. */
 #include "common/json/json.h"
 #include "model-server/encoder/family.h"
 #include <string.h>
@@ -107,7 +107,7 @@ static const struct encoder_family before = {
                                                 [W_PROJECT_IN] = "model.merger.mlp.0.linear_1",    \
                                                 [W_PROJECT_OUT] = "model.merger.mlp.0.linear_2"
 const struct encoder_family family_minicpmv = {
-    .types = (const char *const[]){"minicpmv4_6", NULL},
+    .types = (const char *const[]){"minicpmv4_6", "minicpmv4_7", NULL},
     .names = {.names = {NAMES_MERGED}, .prefix = "model."},
     .configure = configure,
     .before = &before,

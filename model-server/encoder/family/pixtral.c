@@ -1,11 +1,13 @@
 /* The tower of Pixtral (arXiv 2410.07073), behind LLaVA's projector or Mistral 3's, which
- * LightOnOCR has too. */
+ * LightOnOCR and Mistral Large 4 have too. */
 #include "model-server/encoder/family.h"
 #include <string.h>
 
-static void pixtral(struct config *c, struct encoder_spec *s)
+static const struct block_keys sizes = {BLOCK_KEYS, "gelu", 1024, 24, 16, 4096, 1e-5};
+
+static void pixtral(struct config *c, struct encoder_spec *s, const struct block_keys *keys)
 {
-    family_blocks(c, s, &(struct block_keys){BLOCK_KEYS, "gelu", 1024, 24, 16, 4096, 1e-5});
+    family_blocks(c, s, keys);
     struct decoder_spec *b = &s->blocks;
     b->norm = (struct norm_spec){.kind = NORM_RMS, .eps = 1e-5F};
     b->bias.norm = b->bias.qkv = b->bias.o = b->bias.mlp = false;
@@ -19,16 +21,18 @@ static void pixtral(struct config *c, struct encoder_spec *s)
 static void configure(struct config *c, struct encoder_spec *s)
 {
     const bool bias = json_bool(c->file, "multimodal_projector_bias", true);
-    pixtral(c, s);
+    pixtral(c, s, &sizes);
     family_two_matrices(s, bias, family_word_act(c, "projector_hidden_act", "gelu"));
 }
 
-static void configure_mistral3(struct config *c, struct encoder_spec *s)
+/* `eps` is the default of the text model's norms. */
+static void merged(struct config *c, struct encoder_spec *s, const struct block_keys *keys,
+                   double eps)
 {
     const bool bias = json_bool(c->file, "multimodal_projector_bias", false);
     const double cell = json_num(c->file, "spatial_merge_size", 2);
-    const double eps = json_num(json_get(c->file, "text_config"), "rms_norm_eps", 1e-6);
-    pixtral(c, s);
+    eps = json_num(json_get(c->file, "text_config"), "rms_norm_eps", eps);
+    pixtral(c, s, keys);
     if (!(cell >= 1 && cell <= 16))
         config_fail(c, "`spatial_merge_size` is out of bounds");
     else
@@ -44,6 +48,18 @@ static void configure_mistral3(struct config *c, struct encoder_spec *s)
         .n_linears = 3,
         .act = family_word_act(c, "projector_hidden_act", "gelu")};
     s->leaves_rest = true; /* LightOnOCR's pictures are multiples of a patch, not of a cell */
+}
+
+static void configure_mistral3(struct config *c, struct encoder_spec *s)
+{
+    merged(c, s, &sizes, 1e-6);
+}
+
+/* The two elements of a head that rotate together are neighbours in the published files. */
+static void configure_large4(struct config *c, struct encoder_spec *s)
+{
+    merged(c, s, &(struct block_keys){BLOCK_KEYS, "silu", 2048, 30, 16, 6144, 1e-5, 14}, 1e-5);
+    s->blocks.rope[0].interleaved = true;
 }
 
 /* LightOnOCR calls the tower and the projector otherwise, in files that say mistral3. */
@@ -71,4 +87,26 @@ const struct encoder_family family_mistral3 = {
                         [W_PROJECT_JOINED] = PROJECT("patch_merger.merging_layer")},
               .prefix = "model."},
     .configure = configure_mistral3,
+};
+
+#define LARGE4(x) "vision_encoder.transformer.layers.*." x
+const struct encoder_family family_mistral_large4 = {
+    .types = (const char *const[]){"mistral_large4", NULL},
+    .names = {.names = {[W_PATCH] = "vision_encoder.patch_conv",
+                        [W_EMBED_NORM] = "vision_encoder.ln_pre",
+                        [W_ATTN_NORM] = LARGE4("attention_norm"),
+                        [W_MLP_NORM] = LARGE4("ffn_norm"),
+                        [W_Q] = LARGE4("attention.wq"),
+                        [W_K] = LARGE4("attention.wk"),
+                        [W_V] = LARGE4("attention.wv"),
+                        [W_O] = LARGE4("attention.wo"),
+                        [W_GATE] = LARGE4("feed_forward.w1"),
+                        [W_UP] = LARGE4("feed_forward.w3"),
+                        [W_DOWN] = LARGE4("feed_forward.w2"),
+                        [W_PROJECT_NORM] = "pre_mm_projector_norm",
+                        [W_PROJECT_JOINED] = "patch_merger.merging_layer",
+                        [W_PROJECT_IN] = "vision_language_adapter.w_in",
+                        [W_PROJECT_OUT] = "vision_language_adapter.w_out"}},
+    .configure = configure_large4,
+    .tower = "pixtral",
 };

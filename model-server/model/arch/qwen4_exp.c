@@ -87,11 +87,6 @@ static void ngrams(struct config *c, struct decoder_spec *s)
         config_fail(c, "`ple_embed_dim` must be a multiple of %u, the number of tables", tables);
     if ((uint64_t)tables * 2 * g->least > most_rows)
         config_fail(c, "`ngram_vocab_size_base`: %u tables are too large", tables);
-    const cJSON *image = json_get(c->file, "image_token_id");
-    s->given_id =
-        image && cJSON_IsNumber(image) && image->valuedouble >= 0 && image->valuedouble < s->vocab
-            ? (uint32_t)image->valuedouble
-            : g->end;
 }
 
 static void experts(struct config *c, struct decoder_spec *s)

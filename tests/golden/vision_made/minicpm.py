@@ -4,6 +4,8 @@ import numpy as np, torch
 from PIL import Image
 from .base import IMAGE, SIGLIP, TEXT, between, planes
 
+NEWLINE = 319
+
 
 def text_model():
     """The text model of the files on the hub: layers of the gated delta rule and, every other one here, of attention."""
@@ -43,6 +45,62 @@ def minicpmv4_6():
     from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import MiniCPMV4_6ImageProcessorPil
 
     return minicpm(MiniCPMV4_6Config, MiniCPMV4_6ForConditionalGeneration, MiniCPMV4_6ImageProcessorPil, 16)
+
+
+def minicpmv4_7():
+    """Tokens of a picture and of its slices have places on one canvas, so rows of slices end with a newline."""
+    from transformers import MiniCPMV4_7Config, MiniCPMV4_7ForConditionalGeneration
+    from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import MiniCPMV4_6ImageProcessorPil
+
+    around = dict(image_start_id=317, image_end_id=318, slice_start_id=321, slice_end_id=322, newline_id=NEWLINE)
+    config, cls, pre, _ = minicpm(MiniCPMV4_7Config, MiniCPMV4_7ForConditionalGeneration, MiniCPMV4_6ImageProcessorPil, 16, **around)
+    config.text_config.rope_parameters = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0, "mrope_section": [2, 1, 1], "mrope_interleaved": True}
+    pre |= dict(max_slice_nums=6, use_image_id=False)
+    processor = MiniCPMV4_6ImageProcessorPil(**{k: v for k, v in pre.items() if k != "use_image_id"})
+
+    def inputs(pictures):
+        out, spans = [processor(p, return_tensors="pt") for p in pictures], []
+        for p, o in zip(pictures, out):
+            whole, *slices = (o["target_sizes"].prod(-1) // 16).tolist()
+            grid = processor.get_sliced_grid((p.height, p.width), max_slice_nums=6, scale_resolution=64)
+            row = lambda n: [321] + [IMAGE] * n + [322]
+            ends = lambda i: [NEWLINE] * (i + 1 < len(slices) and (i + 1) % grid[1] == 0)
+            spans.append([317] + [IMAGE] * whole + [318] + sum((row(n) + ends(i) for i, n in enumerate(slices)), []))
+        join = lambda key, dim: torch.cat([o[key] for o in out], dim)
+        return dict(pixel_values=join("pixel_values", -1), target_sizes=join("target_sizes", 0)), spans
+
+    return config, cls, pre, inputs
+
+
+def closed(spans, text):
+    """A newline behind each picture, which belongs to it, and nothing else between two."""
+    ids = [1] + text(3) + sum((s + [NEWLINE] for s in spans), []) + text(5)
+    return ids, dict(mm_token_type_ids=lambda n: [int(i == IMAGE) for i in ids] + [0] * (n - len(ids)))
+
+
+def places(model):
+    """Positions of prompts with pictures of any size: ids; of each picture its first token, how many there are, the features
+    of the whole one, rows and columns of slices, and the features of a slice; positions, and that of the next token."""
+    rng, out = np.random.default_rng(3), []
+    for _ in range(12):
+        ids, seen, sizes = rng.integers(3, 317, rng.integers(0, 6)).tolist(), [], []
+        for _ in range(rng.integers(1, 4)):
+            h, w, sh, sw = (int(x) for x in rng.integers(1, 8, 4))
+            rows, cols = (int(x) for x in rng.integers(1, 4, 2)) if rng.random() < 0.7 else (0, 0)
+            ids.append(317)
+            first = len(ids)
+            ids += [IMAGE] * (h * w) + [318]
+            slice = [321] + [IMAGE] * (sh * sw) + [322]
+            for r in range(rows):
+                ids += [NEWLINE] * (r > 0) + slice * cols
+            seen.append([first, len(ids) - 1 - first, h, w, rows, cols, sh, sw])
+            sizes += [[4 * h, 4 * w]] + [[4 * sh, 4 * sw]] * (rows * cols)
+            ids += [NEWLINE] * int(rng.integers(0, 3)) + rng.integers(3, 317, rng.integers(0, 3)).tolist()
+        ids += [5] + [NEWLINE] * int(rng.integers(0, 2))
+        kinds = torch.tensor([[int(i == IMAGE) for i in ids]])
+        at, delta = model.model.get_rope_index(torch.tensor([ids]), kinds, target_sizes=torch.tensor(sizes))
+        out.append(dict(ids=ids, images=seen, positions=at[:, 0].tolist(), next=int(delta) + len(ids)))
+    return out
 
 
 def minicpm_ocr():
@@ -94,4 +152,6 @@ def sizes_of(mode):
 
 
 MODES = {"minicpmv4_6": "16x", "minicpm_ocr": "4x"}
-CASES = {"minicpmv4_6": (minicpmv4_6, None, between), "minicpm_ocr": (minicpm_ocr, None, between)}
+CASES = {
+    "minicpmv4_6": (minicpmv4_6, None, between), "minicpmv4_7": (minicpmv4_7, None, closed), "minicpm_ocr": (minicpm_ocr, None, between),
+}

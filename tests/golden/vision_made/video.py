@@ -4,7 +4,7 @@ import hashlib
 import numpy as np, torch
 from PIL import Image
 from .base import IMAGE, TEXT, between, picture, planes
-from .native import GLM, GLM_SEEN, PIXELS_2, PIXELS_3, QWEN, ROPE_2, SEEN_2_5, SEEN_3, TEXT_2, TEXT_3_MOE, gemma4, glm, planes_of_patches, qwen
+from .native import GLM, GLM_SEEN, PIXELS_2, PIXELS_3, QWEN, ROPE_2, SEEN_2_5, SEEN_3, TEXT_2, TEXT_3_MOE, gemma4, glm, planes_of_patches, qwen, qwen4_exp
 from .tiles import internvl
 
 VIDEO = QWEN["video_token_id"]
@@ -100,12 +100,13 @@ def features(model, kwargs):
     return torch.cat([join(s.pooler_output) for s in seen]), [torch.cat([join(x) for x in l]) for l in zip(*levels)] if levels[0] else []
 
 
-def preprocessed(images, inputs):
-    """Numbers of whole videos."""
+def preprocessed(images, inputs, order=None):
+    """Numbers of whole videos. `order`: of their patches."""
     out = []
     for v in FIRST, ODD:
         kwargs = inputs([dict(v, frames=[picture(images, f) for f in v["frames"]])])[0]
         x = np.concatenate(frame_planes(kwargs)) if "video_position_ids" in kwargs else kwargs["pixel_values_videos" if "pixel_values_videos" in kwargs else "pixel_values"].float().numpy()
+        x = order(torch.tensor(x), kwargs["video_grid_thw"]).numpy() if order else x
         digest = hashlib.sha256(np.ascontiguousarray(x, dtype="<f4").tobytes()).hexdigest()
         out.append(dict(video=v, pixel_values=dict(shape=list(x.shape), sha256=digest)))
     return out
@@ -141,6 +142,12 @@ def qwen3_vl():
     text = TEXT | dict(rope_parameters=ROPE_2 | {"mrope_interleaved": True})
     config = Qwen3VLConfig(text_config=text, vision_config=SEEN_3, tie_word_embeddings=True, **QWEN)
     return with_videos(config, Qwen3VLForConditionalGeneration, PIXELS_3, True, 3)
+
+
+def qwen4_video():
+    """N-grams read the ids of a video's tokens and of its times."""
+    config, cls, pixels, _ = qwen4_exp()
+    return with_videos(config, cls, pixels, True, 3)
 
 
 def glm_frames(spans, text):
@@ -293,4 +300,5 @@ CASES = {
     "qwen2_vl_video": (qwen2_vl, None, typed),
     "qwen2_5_vl_video": (qwen2_5_vl, None, typed),
     "qwen3_vl_video": (qwen3_vl, None, typed),
+    "qwen4_exp_video": (qwen4_video, None, typed),
 }

@@ -163,6 +163,13 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define MINICPM                                                                                    \
     "{\"model_type\":\"minicpmv4_6\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"      \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4}%s}"
+#define LFM3                                                                                       \
+    "{\"model_type\":\"lfm3_vl\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
+    "{\"patch_size\":16,\"hidden_size\":64,\"num_attention_heads\":4,\"num_key_value_heads\":2%s}" \
+    "}"
+#define STEP3                                                                                      \
+    "{\"model_type\":\"step3p7\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"          \
+    "{\"patch_size\":14,\"width\":64,\"heads\":4,\"layers\":2%s}}"
 #define OVIS                                                                                       \
     "{\"model_type\":\"ovis2\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"            \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4%s}}"
@@ -257,6 +264,16 @@ TEST(values_that_change_the_meaning_are_refused)
         {DOCLING, ",\"deepstack_visual_indexes\":[7,3]", "deepstack_visual_indexes"},
         {DOCLING, ",\"scale_factor\":3", "scale_factor"},
         {DOCLING, ",\"out_hidden_size\":32", "out_hidden_size"},
+        {LFM3, "", NULL},
+        {LFM3, ",\"num_hidden_layers\":2,\"layer_types\":[\"conv\",\"full_attention\"]", NULL},
+        {LFM3, ",\"layer_types\":[\"conv\",\"sliding_attention\"]", "sliding_attention"},
+        {LFM3, ",\"num_hidden_layers\":2,\"layer_types\":[\"conv\"]", "layers of type"},
+        {LFM3, ",\"conv_kernel_size\":4", "conv_kernel_size"},
+        {LFM3, ",\"intermediate_size\":0", "intermediate_size"},
+        {LFM3, ",\"spatial_merge_size\":9", "spatial_merge_size"},
+        {LFM3, ",\"rope_parameters\":{\"rope_type\":\"yarn\"}", "rope_type"},
+        {STEP3, "", NULL},
+        {STEP3, ",\"image_size\":700", "image_size"},
         {MUSE, "", NULL},
         {MUSE, ",\"layer_types\":[\"full_attention\",\"window_attention\"]", NULL},
         {MUSE, ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]", "sliding_attention"},
