@@ -119,7 +119,8 @@ struct attn {
     /* Disentangled attention [T, 3 * n_heads, buckets]: q times a vector per bucket of distances,
      * k times another one, and an unused part. The sum of both times `scale` is added. The bucket
      * is at[query's position minus the key's], clamped to -reach .. reach; at[0] is that of
-     * -reach. NULL: none. With `both`, and as many key-value heads as heads. */
+     * -reach. NULL: none. With `both`, and as many key-value heads as heads, but with
+     * apart_bias. */
     const float *apart;
     const uint32_t *at;
     uint32_t buckets;

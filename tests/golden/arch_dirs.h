@@ -301,6 +301,8 @@ static const char *const dirs[] = {
     MADE "qwen4_exp_in_memory",
     MADE "qwen4_exp_plain",
     MADE "qwen4_exp_vision",
+    MADE "inkling",
+    MADE "inkling_mm",
     MADE "zaya",
     MADE "zaya_wide",
     MADE "mistral_large4",
