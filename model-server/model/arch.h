@@ -77,6 +77,19 @@ enum role {
     W_VALUE_CONV,     /* MIXER_VALUE_CONV: [heads, 1, taps, 1] */
     W_PROFILES, /* MIXER_PROFILES: the matrix of the numbers that mix, and the bank, a whole name */
     W_PROFILE_BANK,
+    W_PROFILE_SCALE, /* of profile_spec.clip, whole names as W_Q_NORM is then: factors of these */
+    W_STATIC_CONV_K, /* of layer_spec.apart_inputs, whole names: what no token makes, and the
+                        matrices of what they make */
+    W_STATIC_CONV_V,
+    W_CONV_TAPS_K,
+    W_CONV_TAPS_V,
+    W_K_IN_NORM, /* beside W_ATTN_NORM, which is q's */
+    W_V_IN_NORM,
+    W_BLEND, /* of decoder_spec.blend_per, whole names: queries of the mixer; or those of the layer
+                after; of the feed-forward; of the head */
+    W_BLEND_NEXT,
+    W_BLEND_FFN,
+    W_BLEND_LAST,
     W_POST_ATTN_CONV, /* of decoder_spec.result_convs: [hidden][1][recur.conv] */
     W_POST_MLP_CONV,
     W_ATTN_GATE,      /* of ATTN_GATE_APART and ATTN_GATE_BY_HEAD, but not mla_spec.gate_beside */

@@ -173,6 +173,7 @@ struct layer_spec {
     bool by_blocks;   /* block-sparse attention: decoder_spec.blocks */
     uint32_t chunk;   /* chunked attention with chunks of this size; 0: none */
     uint32_t profiles; /* MIXER_PROFILES: distances below it have a bias */
+    bool apart_inputs; /* MIXER_PROFILES, with blend_per: q, k and v read inputs of their own */
     bool q_grows;     /* q has a factor that grows with the position: struct q_growth */
     uint32_t window;  /* a token attends to itself and window - 1 before it; 0: all */
     uint32_t ahead;   /* both_ways, with a window: this many more tokens after it than before it */
@@ -423,6 +424,7 @@ struct decoder_spec {
                                */
     struct altup_spec altup;  /* with per_layer and NORM_AROUND */
     struct mix_spec mix;      /* with NORM_BEFORE */
+    uint32_t blend_per; /* not 0: layers of a block in residual_blended.c; with NORM_BEFORE */
     struct ngram_spec ngrams;
     /* The stream and each sublayer's result are scaled by vectors when they are added, and the
      * embedding is: residual_affine.c. With NORM_BEFORE, both sublayers in each layer */

@@ -129,6 +129,9 @@ struct cca_spec {
  * bias for each distance below layer_spec.profiles. */
 struct profile_spec {
     uint32_t dim; /* 0: no such layers */
+    /* Not 0: the most length of a head of q, which has stored factors first, and of k; and of the
+     * numbers of a head, with factors, too. Tokens make a sink for each head (Inkling 2). */
+    float clip, mix_clip;
 };
 
 /* MIXER_ENTRIES: all heads share one key for each token, which is also the value. The last `rope`

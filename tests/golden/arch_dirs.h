@@ -303,6 +303,8 @@ static const char *const dirs[] = {
     MADE "qwen4_exp_vision",
     MADE "inkling",
     MADE "inkling_mm",
+    MADE "inkling2",
+    MADE "inkling2_mm",
     MADE "zaya",
     MADE "zaya_wide",
     MADE "mistral_large4",

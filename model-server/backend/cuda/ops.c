@@ -409,6 +409,7 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                           .apart_bias = p->apart_bias,
                           .kinds = p->kinds,
                           .sinks = p->sinks,
+                          .sinks_by_token = p->sinks_by_token,
                           .q_stride = q_stride,
                           .tokens = d->batch->n_tokens,
                           .n_heads = p->n_heads,

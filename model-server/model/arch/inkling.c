@@ -103,12 +103,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     growth(c, s);
     experts(c, s);
     s->logit_scale = 1 / (float)config_num_or(c, "logits_mup_width_multiplier", 24);
-    const uint32_t used = config_u32_or(c, "unpadded_vocab_size", s->vocab, 1, 1u << 24);
-    if (used < s->vocab) {
-        s->more_embeds = s->vocab - used;
-        s->vocab = used;
-    }
-    s->tied = false;
+    config_unpadded(c, s, s->vocab);
 }
 
 static const struct config_key keys[] = {{"sliding_window", "sliding_window_size", false},

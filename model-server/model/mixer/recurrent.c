@@ -1,4 +1,5 @@
 #include "model-server/model/mixer/recurrent.h"
+#include <math.h>
 #include <stdlib.h>
 
 bool rows_add(struct loader *l, struct rows *r, uint32_t source, struct mat_part whole,
@@ -98,6 +99,12 @@ void short_conv_take(struct loader *l, struct short_conv *c, float *taps, uint32
     c->at = layer_take_state(l->d, l->d->ops->conv_floats(&c->conv));
 }
 
+/* Of the sum of a convolution and its input: see profile_spec.clip. */
+static float kept_share(const struct decoder_spec *s)
+{
+    return s->profiles.clip > 0 ? 1 / sqrtf((float)(s->recur.conv + 1)) : 1;
+}
+
 void short_conv_load_kept(struct loader *l, struct short_conv *c, int layer,
                           const struct conv_part *parts, int n)
 {
@@ -115,7 +122,8 @@ void short_conv_load_kept(struct loader *l, struct short_conv *c, int layer,
         for (size_t k = 0; taps && all && k < (size_t)of.n * width; k++) {
             const size_t channel = k / width, tap = k % width;
             taps[tap * channels + first + channel] =
-                all[(of.first + channel) * width + tap] + (tap + 1 == width ? 1 : 0);
+                (all[(of.first + channel) * width + tap] + (tap + 1 == width ? 1 : 0)) *
+                kept_share(&l->d->spec);
         }
         free(all);
     }

@@ -55,7 +55,8 @@ void short_conv_load(struct loader *l, struct short_conv *c, int layer, uint32_t
  * frees `taps`; NULL: an error that the loader knows. */
 void short_conv_take(struct loader *l, struct short_conv *c, float *taps, uint32_t width,
                      uint32_t channels);
-/* As short_conv_load_parts(), where the convolution's input is added to its result. */
+/* As short_conv_load_parts(), where the convolution's input is added to its result, and
+ * the sum may have a factor. */
 void short_conv_load_kept(struct loader *l, struct short_conv *c, int layer,
                           const struct conv_part *parts, int n);
 void short_conv_free(struct decoder *d, struct short_conv *c);
