@@ -8,12 +8,16 @@ static inline enum act act_kind(enum act a) { return (enum act)(a & ~ACT_LIMIT);
 static inline bool act_gated_only(enum act a)
 {
     const enum act k = act_kind(a);
-    return k == ACT_SWIGLU_CLAMPED || k == ACT_SILU_CLAMPED || k == ACT_SILU_CAPPED;
+    return k == ACT_SWIGLU_CLAMPED || k == ACT_SILU_CLAMPED || k == ACT_SILU_CAPPED ||
+           k == ACT_SILU_SOFT;
 }
 union act_bits {
     float limit;
     uint32_t bits;
 };
+/* Caps of ACT_SILU_SOFT. */
+#define SOFT_GATE 4.0f
+#define SOFT_UP   25.0f
 static inline float act_limit(enum act a)
 {
     union act_bits u;

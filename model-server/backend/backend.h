@@ -52,6 +52,8 @@ enum act {
     ACT_SILU_CLAMPED,
     ACT_SILU_CAPPED,
     ACT_SIGMOID,
+    /* Only gated: sigmoid(g) * 4 tanh(g / 4) * 25 tanh(u / 25) (Inkling 2) */
+    ACT_SILU_SOFT,
     ACT_N,
     ACT_LIMIT = 0x7fffff00 /* the bits of a limit, as those of a float; 0: the kind's own */
 };
@@ -119,7 +121,8 @@ struct attn {
     /* Disentangled attention [T, 3 * n_heads, buckets]: q times a vector per bucket of distances,
      * k times another one, and an unused part. The sum of both times `scale` is added. The bucket
      * is at[query's position minus the key's], clamped to -reach .. reach; at[0] is that of
-     * -reach. NULL: none. With `both`, and as many key-value heads as heads. */
+     * -reach. NULL: none. With `both`, and as many key-value heads as heads, but with
+     * apart_bias. */
     const float *apart;
     const uint32_t *at;
     uint32_t buckets;
@@ -130,8 +133,10 @@ struct attn {
     const float *apart_bias;
     const uint32_t *kinds;
     /* [n_heads] a logit per head without a value: exp(sink) is added to the sum of a row's
-     * weights (attention sinks, arXiv 2309.17453, learned as in arXiv 2508.10925). NULL: none. */
+     * weights (attention sinks, arXiv 2309.17453, learned as in arXiv 2508.10925). With
+     * sinks_by_token: [T, n_heads]. NULL: none. */
     const float *sinks;
+    bool sinks_by_token;
     /* Bidirectional (encoders): with a window, a token attends to as many tokens after it as
      * before it, and to `ahead` more, up to kv_len. All of them are in this step. Not with
      * alibi. */
@@ -471,6 +476,13 @@ struct backend_ops {
     /* y[t] = a[t], then b[t]: rows of n elements each. b NULL: y = a. NULL: not supported. */
     void (*beside)(struct device *d, float *y, const float *a, const float *b, uint32_t rows,
                    uint32_t n);
+    /* Rows of earlier layers, see struct blend; rows of n elements. NULL: not supported. */
+    void (*blend)(struct device *d, float *x, uint32_t rows, uint32_t n, const struct blend *p);
+    /* The first `heads` heads of n elements of each row of x, `stride` elements apart, in place:
+     * times by[heads][n] (NULL: not), then times most / (their length + 1e-6) if that is below 1.
+     * NULL: not supported. */
+    void (*shorten)(struct device *d, float *x, uint32_t stride, uint32_t rows, uint32_t heads,
+                    uint32_t n, const float *by, float most);
     /* Each row of n elements becomes exp(x - its largest) / their sum, in place. NULL: not
      * supported. */
     void (*softmax)(struct device *d, float *x, uint32_t rows, uint32_t n);

@@ -17,6 +17,6 @@
     X(linear_heads) X(attention) X(merge_attention) X(conv) X(conv_floats) X(recur)            \
     X(recur_floats) X(gate_norm) X(state_copy) X(act_mul) X(act) X(xielu) X(act_by) X(moe)     \
     X(altup) X(mix) X(match_rows) X(root_dots) X(beside) X(softmax) X(fourier) X(gather_out)   \
-    X(logit_scale)
+    X(logit_scale) X(blend) X(shorten)
 // clang-format on
 #endif

@@ -142,6 +142,7 @@ static inline float math_act(float x, enum act kind)
     case ACT_SWIGLU_CLAMPED:
     case ACT_SILU_CLAMPED:
     case ACT_SILU_CAPPED:
+    case ACT_SILU_SOFT:
     case ACT_N:
     case ACT_LIMIT:
         break;
@@ -149,11 +150,18 @@ static inline float math_act(float x, enum act kind)
     return x < 0.0f ? 0.0f : x;
 }
 
+static inline float math_soft_cap(float x, float scale, float cap)
+{
+    return cap > 0.0f ? cap * math_tanh(x * scale / cap) : x * scale;
+}
+
 /* A gate with its up. */
 static inline float math_gate(float x, float up, enum act kind)
 {
     if (!act_gated_only(kind))
         return math_act(x, kind) * up;
+    if (act_kind(kind) == ACT_SILU_SOFT)
+        return math_sigmoid(x) * math_soft_cap(x, 1.0f, SOFT_GATE) * math_soft_cap(up, 1.0f, SOFT_UP);
     const float limit = act_limit(kind);
     up = limit < up ? limit : up;
     up = -limit > up ? -limit : up;
@@ -165,10 +173,5 @@ static inline float math_gate(float x, float up, enum act kind)
     if (act_kind(kind) == ACT_SILU_CLAMPED)
         return math_act(x, ACT_SILU) * up;
     return x / (1.0f + math_exp(-SWIGLU_ALPHA * x)) * (up + 1.0f);
-}
-
-static inline float math_soft_cap(float x, float scale, float cap)
-{
-    return cap > 0.0f ? cap * math_tanh(x * scale / cap) : x * scale;
 }
 #endif

@@ -29,6 +29,11 @@ struct conv {
     /* More than 1: so many results of the same inputs, y is [sums][tokens][channels] and w
      * [sums][width][channels], without a bias. */
     uint32_t sums;
+    /* Numbers that tokens add to the weights of each group of `each` channels, [T][channels / each]
+     * [width], the latest token first: w[j][c] + by[t][c / each][width - 1 - j]. NULL: none. Not
+     * with `sums`. */
+    const float *by;
+    uint32_t each;
 };
 /* Earlier tokens that a token reads: their inputs are in a cell, [conv_before()][channels]. */
 static inline uint32_t conv_before(const struct conv *p)

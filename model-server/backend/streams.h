@@ -1,4 +1,5 @@
-/* streams.h - several residual streams of a model: parameters of altup() and mix() of a backend. */
+/* streams.h - several residual streams of a model: parameters of altup(), mix() and blend() of a
+ * backend. */
 #ifndef MODEL_SERVER_BACKEND_STREAMS_H
 #define MODEL_SERVER_BACKEND_STREAMS_H
 #include <stdbool.h>
@@ -55,4 +56,17 @@ static inline uint32_t mix_factors(const struct mix *p)
 {
     return p->last || p->kind == MIX_ADD ? p->n : p->rounds ? p->n * (2 + p->n) : 2 * p->n;
 }
+
+/* Rows of a token: rows[T][slots][elements]. SET: row `at` = x. ADD: row `at` += x. READ: x = the sum
+ * over i < at of w_i u_i, where u_i is row i divided by the root of its mean square plus eps, and w
+ * the softmax of the products of `query` [elements] and u_i, divided by the root of elements. */
+enum blend_kind { BLEND_SET, BLEND_ADD, BLEND_READ };
+enum { BLEND_MOST = 64 }; /* slots */
+struct blend {
+    enum blend_kind kind;
+    uint32_t slots, at;
+    float *rows;
+    const float *query;
+    float eps;
+};
 #endif

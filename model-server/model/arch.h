@@ -75,6 +75,23 @@ enum role {
     W_SPAN_KERNEL,
     W_SPAN_VALUE,
     W_VALUE_CONV,     /* MIXER_VALUE_CONV: [heads, 1, taps, 1] */
+    W_PROFILES, /* MIXER_PROFILES: the matrix of the numbers that mix, and the bank, a whole name */
+    W_PROFILE_BANK,
+    W_PROFILE_SCALE, /* of profile_spec.clip, whole names as W_Q_NORM is then: factors of these */
+    W_STATIC_CONV_K, /* of layer_spec.apart_inputs, whole names: what no token makes, and the
+                        matrices of what they make */
+    W_STATIC_CONV_V,
+    W_CONV_TAPS_K,
+    W_CONV_TAPS_V,
+    W_K_IN_NORM, /* beside W_ATTN_NORM, which is q's */
+    W_V_IN_NORM,
+    W_BLEND, /* of decoder_spec.blend_per, whole names: queries of the mixer; or those of the layer
+                after; of the feed-forward; of the head */
+    W_BLEND_NEXT,
+    W_BLEND_FFN,
+    W_BLEND_LAST,
+    W_POST_ATTN_CONV, /* of decoder_spec.result_convs: [hidden][1][recur.conv] */
+    W_POST_MLP_CONV,
     W_ATTN_GATE,      /* of ATTN_GATE_APART and ATTN_GATE_BY_HEAD, but not mla_spec.gate_beside */
     W_ATTN_GATE_BIAS, /* of decoder_spec.attn_gate_bias, a whole name */
     W_Q_A,            /* latent attention */
@@ -143,6 +160,10 @@ enum role {
     W_SHARED_DOWN,
     W_SHARED_GATE_OUT,
     W_SHARED_GATE_UP,
+    W_GATE_UP_TURNS, /* rows of gate and up in turns, instead of W_GATE and W_UP: of the dense MLP,
+                        and whole names of all experts, of those of moe_spec.n_always */
+    W_MOE_TURNS,
+    W_SHARED_TURNS,
     W_MIX_IN, /* recurrent mixers: the matrix before the convolution; in MIXER_DELTA the matrices of
                  the convolution's input, of z, of beta, of the decay, of the last two together */
     W_MIX_Z,
@@ -205,6 +226,7 @@ enum role {
     W_ATTN_SCALE, /* of decoder_spec.sub_scale */
     W_MLP_SCALE,
     W_LAYER_SCALE,
+    W_FFN_SCALE, /* of decoder_spec.ffn_scale, a whole name */
     W_LAYER_EMBED, /* of all layers side by side: their embeddings; the projection of the main
                       embedding */
     W_LAYER_EMBED_PROJ,

@@ -22,7 +22,8 @@ struct scratch {
     float *x, *n, *r; /* [T, hidden] residual stream, its norm, the sublayer's result */
     float *embedded;  /* [T, hidden] the embedding, if spec_reads_embedding() */
     float *crossed;   /* [T, hidden] with MIXER_CROSS: rows that attend to images */
-    /* with spec.altup: [altup.n][tokens of the step][hidden]; with spec.mix: [T][mix.n][hidden] */
+    /* with spec.altup: [altup.n][tokens of the step][hidden]; with spec.mix: [T][mix.n][hidden];
+     * with spec.blend_per: [T][residual_blended_slots()][hidden] */
     float *streams;
     float *carried;              /* [T, hidden] with moe.shortcut: this rank's share; with
                                     spec.two_stacks the result of the stack that waits; [T,
@@ -33,6 +34,7 @@ struct scratch {
     void *mixer, *ffn;           /* work memory of the sublayer that needs most */
     float *rope[SPEC_MAX_ROPES]; /* [T, dim] */
     float *q_scale;              /* [T] with spec.q_growth */
+    float *k_in, *v_in;          /* [T][hidden] with layer_spec.apart_inputs */
     uint32_t *kinds;             /* [T] types of tokens, with spec.relative */
     uint32_t *top;               /* [T, mla.index.top] with mla.index: the last selection */
     float *hidden;               /* [T, draft.width] rows for a draft head */

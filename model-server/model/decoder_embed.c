@@ -31,7 +31,8 @@ static int upload_q_scale(struct decoder *d, const struct ragged *b, struct err 
         s->host[i] = (float)log1p(b->pos[i]);
     for (uint32_t i = 0; !g->by_head && i < b->n_tokens; i++) {
         const double runs = ((double)b->pos[i] + g->after) / g->length;
-        s->host[i] = (float)(g->power ? pow(1 + runs, g->beta) : 1 + g->beta * log1p(floor(runs)));
+        const double grown = g->beyond ? log(runs > 1 ? runs : 1) : log1p(floor(runs));
+        s->host[i] = (float)(g->power ? pow(1 + runs, g->beta) : 1 + g->beta * grown);
     }
     return d->ops->upload(d->dev, s->q_scale, s->host, b->n_tokens * sizeof(float), e);
 }

@@ -6,6 +6,7 @@
 #include "model-server/model/first_conv.h"
 #include "model-server/model/kv_parts.h"
 #include "model-server/model/loader.h"
+#include "model-server/model/mixer/recurrent.h"
 #include "model-server/model/ngrams.h"
 #include "model-server/model/residual.h"
 #include "model-server/model/trigram.h"
@@ -93,7 +94,8 @@ static const struct sublayer_ops *const mixers[MIXER_N] = {[MIXER_ATTENTION] = &
                                                            [MIXER_RELATIVE] = &mixer_relative,
                                                            [MIXER_SPAN_CONV] = &mixer_span_conv,
                                                            [MIXER_VALUE_CONV] = &mixer_value_conv,
-                                                           [MIXER_FOURIER] = &mixer_fourier};
+                                                           [MIXER_FOURIER] = &mixer_fourier,
+                                                           [MIXER_PROFILES] = &mixer_profiles};
 
 static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
 {
@@ -128,10 +130,11 @@ static struct norm_gate load_norm_gate(struct loader *l, enum role down, int lay
     return y;
 }
 
-/* Such a gate works where its sublayer will. */
+/* Such a gate works where its sublayer will, and a convolution of a result where it did. */
 static void take_gate_width(struct decoder *d)
 {
-    const uint32_t width = d->spec.norm_gate ? d->spec.norm_gate + d->spec.hidden : 0;
+    const uint32_t convs = d->spec.result_convs ? d->spec.hidden : 0;
+    const uint32_t width = d->spec.norm_gate ? d->spec.norm_gate + d->spec.hidden : convs;
     d->mixer_width = width > d->mixer_width ? width : d->mixer_width;
     d->ffn_width = width > d->ffn_width ? width : d->ffn_width;
 }
@@ -140,10 +143,39 @@ static void load_norm_gates(struct loader *l, struct layer *y, int layer)
 {
     if (!l->d->spec.norm_gate)
         return;
-    take_gate_width(l->d);
     y->mixer_gate = load_norm_gate(l, W_ATTN_NORM_DOWN, layer);
     if (l->d->spec.layers[layer].moe)
         y->ffn_gate = load_norm_gate(l, W_MLP_NORM_DOWN, layer);
+}
+
+/* Every rank has the whole result. */
+static struct short_conv *load_result_conv(struct loader *l, enum role role, int layer)
+{
+    const uint32_t hidden = l->d->spec.hidden;
+    const struct conv_part all = {role, hidden, {0, hidden}};
+    struct short_conv *c = calloc(1, sizeof(*c));
+    if (c)
+        short_conv_load_kept(l, c, layer, &all, 1);
+    else
+        loader_nomem(l);
+    return c;
+}
+
+static void free_result_conv(struct decoder *d, struct short_conv *c)
+{
+    if (c)
+        short_conv_free(d, c);
+    free(c);
+}
+
+static void load_result_convs(struct loader *l, struct layer *y, int layer)
+{
+    if (!l->d->spec.result_convs)
+        return;
+    if (y->mixer.ops)
+        y->mixer_conv = load_result_conv(l, W_POST_ATTN_CONV, layer);
+    if (y->ffn.ops)
+        y->ffn_conv = load_result_conv(l, W_POST_MLP_CONV, layer);
 }
 
 static void load_layer(struct loader *l, uint32_t at)
@@ -172,6 +204,7 @@ static void load_layer(struct loader *l, uint32_t at)
         if (!ls->no_ffn)
             y->post_ffn_norm = loader_norm(l, W_POST_MLP_NORM, layer);
     }
+    take_gate_width(d);
     load_norm_gates(l, y, layer);
     if (ls->ffn_norm_after)
         y->post_ffn_norm = loader_norm(l, W_POST_MLP_NORM, layer);
@@ -183,6 +216,9 @@ static void load_layer(struct loader *l, uint32_t at)
     }
     y->mixer_by = gate_of(l, W_ATTN_TANH, i) * (ls->mixer_by != 0 ? ls->mixer_by : 1);
     y->ffn_by = gate_of(l, W_MLP_TANH, i) * (ls->ffn_by != 0 ? ls->ffn_by : 1);
+    if (s->ffn_scale)
+        y->ffn_by *= loader_number(l, W_FFN_SCALE, layer);
+    load_result_convs(l, y, layer);
     if (place == NORM_STREAM)
         y->mixer_by = ls->add[0], y->ffn_by = ls->add[1];
     if (s->per_layer) {
@@ -414,6 +450,8 @@ void decoder_free_layer(struct decoder *d, uint32_t layer)
             subs[i]->ops->free(d, subs[i]->self);
     layer_free_weight(d, y->mixer_gate.down), layer_free_weight(d, y->mixer_gate.up);
     layer_free_weight(d, y->ffn_gate.down), layer_free_weight(d, y->ffn_gate.up);
+    free_result_conv(d, y->mixer_conv);
+    free_result_conv(d, y->ffn_conv);
     residual_free_layer(d, layer);
     decoder_ngrams_free(d, y->ngrams);
     *y = (struct layer){0};

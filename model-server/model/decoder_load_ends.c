@@ -261,6 +261,14 @@ static void load_joined_head(struct loader *l)
     free(first), free(second), free(of);
 }
 
+/* Of a head of its own, which may be as high as the table of embeddings. */
+static int64_t head_rows(const struct loader *l)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const int64_t all = (int64_t)s->vocab + s->more_embeds;
+    return (int64_t)loader_height(l, W_HEAD, NO_LAYER) == all ? all : s->vocab;
+}
+
 static void load_head(struct loader *l, struct amount embed)
 {
     struct decoder *d = l->d;
@@ -285,7 +293,7 @@ static void load_head(struct loader *l, struct amount embed)
         if (role == W_EMBED)
             n = embed_parts(l, p);
         else
-            p[0] = loader_rows(loader_part(l, role, NO_LAYER, NO_EXPERT, false, s->vocab, width),
+            p[0] = loader_rows(loader_part(l, role, NO_LAYER, NO_EXPERT, false, head_rows(l), width),
                                v.first, v.n);
         float *unit = s->unit_head && l->c && !d->sample ? unit_rows(l, p) : NULL;
         if (bits)

@@ -48,6 +48,11 @@ static size_t factors_of(const struct decoder_spec *m)
     return m->altup.n ? (size_t)m->altup.n * m->altup.n : mix_factors(&whole);
 }
 
+static size_t streams_of(const struct decoder_spec *m)
+{
+    return m->altup.n ? m->altup.n : m->mix.n + residual_blended_slots(m);
+}
+
 static size_t layout(const struct decoder *d, struct scratch *s, char *base, size_t t, size_t o)
 {
     const struct decoder_spec *m = &d->spec;
@@ -68,7 +73,9 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
                        m->sphere.before_turns || m->rwkv.decay
                    ? m->hidden
                    : 0);
-    at = place(&s->streams, base, at, t * (m->altup.n ? m->altup.n : m->mix.n), m->hidden);
+    at = place(&s->streams, base, at, t * streams_of(m), m->hidden);
+    at = place(&s->k_in, base, at, t, m->blend_per && m->profiles.dim ? m->hidden : 0);
+    at = place(&s->v_in, base, at, t, m->blend_per && m->profiles.dim ? m->hidden : 0);
     at = place(&s->routed, base, at, t, m->altup.n);
     at = place(&s->coefs, base, at, t, factors_of(m));
     at = place(&s->narrow, base, at, t, m->laurel_rank);

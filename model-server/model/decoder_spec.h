@@ -142,6 +142,9 @@ enum mixer_kind {
      * 2102.03902): struct value_conv_spec */
     MIXER_VALUE_CONV,
     MIXER_FOURIER, /* the real part of the Fourier transform of the text (FNet, arXiv 2105.03824) */
+    /* Attention whose scores also have a bias by distance that each query mixes from a bank, and
+     * whose keys and values pass a short convolution (Inkling): struct profile_spec */
+    MIXER_PROFILES,
     MIXER_N,
     MIXER_NONE = MIXER_N
 };
@@ -169,6 +172,8 @@ struct layer_spec {
         selects_none; /* with mla_spec.index: it attends to all positions, or those of its window */
     bool by_blocks;   /* block-sparse attention: decoder_spec.blocks */
     uint32_t chunk;   /* chunked attention with chunks of this size; 0: none */
+    uint32_t profiles; /* MIXER_PROFILES: distances below it have a bias */
+    bool apart_inputs; /* MIXER_PROFILES, with blend_per: q, k and v read inputs of their own */
     bool q_grows;     /* q has a factor that grows with the position: struct q_growth */
     uint32_t window;  /* a token attends to itself and window - 1 before it; 0: all */
     uint32_t ahead;   /* both_ways, with a window: this many more tokens after it than before it */
@@ -308,12 +313,13 @@ struct group_spec {
     bool turned;
 };
 
-/* The factor of q at position p is 1 + beta * ln(1 + floor((p + after) / length)), or with `power`
- * (1 + (p + after) / length) to the power of beta. */
+/* The factor of q at position p is 1 + beta * ln(1 + floor((p + after) / length)), with `power`
+ * (1 + (p + after) / length) to the power of beta, or with `beyond` 1 + beta * ln((p + after) /
+ * length) from `length` on and 1 before it. */
 struct q_growth {
     double beta, length;
     uint32_t after;
-    bool power;
+    bool power, beyond;
     /* MIXER_MLA: the factor of a head of q is slope * ln(1 + p) + offset, with two stored numbers
      * of the head; the same applies to the heads of an indexer. `length` is 1. */
     bool by_head;
@@ -408,12 +414,17 @@ struct decoder_spec {
      * bounds in the checkpoint. Such a tower is not split over ranks. */
     bool clips;
     bool layer_scale;         /* a number of each layer scales the stream after it (Gemma 4) */
+    bool ffn_scale;           /* a number of each layer scales its feed-forward's result (Inkling) */
+    /* The results of both sublayers, after their sums over ranks, each get a causal convolution of
+     * themselves added, of each channel and recur.conv tokens (Inkling). */
+    bool result_convs;
     uint32_t per_layer;       /* width of the separate embeddings of each layer; 0: none */
     bool per_layer_plain;     /* they are a projection of the embedding alone: no table */
     uint32_t per_layer_vocab; /* rows of their table; ids from there on use its first row; 0: vocab
                                */
     struct altup_spec altup;  /* with per_layer and NORM_AROUND */
     struct mix_spec mix;      /* with NORM_BEFORE */
+    uint32_t blend_per; /* not 0: layers of a block in residual_blended.c; with NORM_BEFORE */
     struct ngram_spec ngrams;
     /* The stream and each sublayer's result are scaled by vectors when they are added, and the
      * embedding is: residual_affine.c. With NORM_BEFORE, both sublayers in each layer */
@@ -471,6 +482,7 @@ struct decoder_spec {
     struct moe_spec moe;
     struct mla_spec mla, mla_other; /* see spec_mla(); the only indexer is mla.index */
     struct cca_spec cca;
+    struct profile_spec profiles;
     struct entries_spec entries;
     struct block_spec blocks;
     struct shared_spec shared;

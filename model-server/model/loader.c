@@ -81,6 +81,16 @@ bool loader_has_named(const struct loader *l, enum role role, int layer)
     return loader_look(l, name);
 }
 
+uint64_t loader_height(const struct loader *l, enum role role, int layer)
+{
+    char name[NAME_MAX_LEN];
+    if (!l->c || !l->a->names[role])
+        return 0;
+    loader_name(l, role, layer, NO_EXPERT, ".weight", name);
+    const struct tensor *t = loader_look(l, name);
+    return t && t->n_dims ? t->dims[0] : 0;
+}
+
 void loader_found_all(const struct loader *l, enum role role)
 {
     char name[NAME_MAX_LEN];

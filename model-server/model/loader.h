@@ -77,6 +77,8 @@ bool loader_own_head(const struct loader *l);
 bool loader_has(const struct loader *l, enum role role, int layer, int expert);
 /* The same for the role's whole name. */
 bool loader_has_named(const struct loader *l, enum role role, int layer);
+/* Rows of the role's ".weight", 0 if there is none. */
+uint64_t loader_height(const struct loader *l, enum role role, int layer);
 /* Counts the tensors of all spellings of the role's whole name as found (unused.h). */
 void loader_found_all(const struct loader *l, enum role role);
 /* The whole matrix [rows, cols] of a role, or its bias [rows] as one column. Valid until
@@ -100,7 +102,8 @@ float *loader_floats(struct loader *l, enum role role, int layer, int expert, co
 /* Layout of tensors that hold all experts of a layer: each expert's matrix by columns or by rows.
  * EXPERTS_SEPARATE: FUSED_NONE if there are none, else by the shapes of W_MOE_GATE_UP [2 ffn,
  * hidden] and W_MOE_DOWN [hidden, ffn]. */
-enum fused { FUSED_NONE, FUSED_IN_FIRST, FUSED_OUT_FIRST };
+/* FUSED_TURNS: by rows, W_MOE_TURNS, W_SHARED_TURNS. */
+enum fused { FUSED_NONE, FUSED_IN_FIRST, FUSED_OUT_FIRST, FUSED_TURNS };
 enum fused loader_fused(const struct loader *l, int layer);
 /* From such tensors: the matrix [rows, cols] of one expert; all biases, [n_experts * rows] as one
  * column. */
@@ -168,6 +171,8 @@ static inline float *loader_ones(struct loader *l, uint32_t n) { return loader_c
 /* n numbers of the host's, or a matrix of them in fp32. NULL after an error. */
 float *loader_host_vector(struct loader *l, const float *x, uint32_t n);
 struct weight *loader_host_matrix(struct loader *l, const float *x, int64_t rows, int64_t cols);
+/* n numbers of the host's, on the device; the caller frees them. NULL after an error. */
+uint32_t *loader_host_numbers(struct loader *l, const uint32_t *x, size_t n);
 /* The integers [rows][n] of a role with a whole name, on the device: the `n` of a row differ, and
  * are below `most`. The caller frees it. NULL after an error. */
 uint32_t *loader_ids(struct loader *l, enum role role, int layer, uint32_t rows, uint32_t n,

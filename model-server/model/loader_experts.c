@@ -44,6 +44,13 @@ static void drop_end(char *name, const char *end)
         name[n - k] = '\0';
 }
 
+/* Experts in one tensor of a role: see moe_spec.n_always. */
+static uint32_t experts_of(const struct moe_spec *m, enum role role)
+{
+    const bool always = role >= W_SHARED_GATE && role <= W_SHARED_DOWN;
+    return always || role == W_SHARED_TURNS ? m->n_always : m->n_experts - m->n_always;
+}
+
 /* The matrix of one expert if it is stored quantised. False: it is plain, or missing. With
  * `turned` it is stored transposed. */
 static bool stored_expert(struct loader *l, enum role role, int layer, int expert, bool turned,
@@ -61,7 +68,7 @@ static bool stored_expert(struct loader *l, enum role role, int layer, int exper
         loader_name(l, role, layer, NO_EXPERT, codes, name);
     drop_end(name, codes);
     drop_end(name, ".weight"); /* of the role's own name */
-    struct expert_find x = {l, (uint64_t)expert, l->d->spec.moe.n_experts, 0};
+    struct expert_find x = {l, (uint64_t)expert, experts_of(&l->d->spec.moe, role), 0};
     *out = loader_stored(l, name, turned ? cols : rows, turned ? rows : cols, find_of_expert, &x);
     if (!turned || l->failed)
         return true;
@@ -105,6 +112,8 @@ enum fused loader_fused(const struct loader *l, int layer)
     const struct decoder_spec *s = &l->d->spec;
     if (s->moe.layout == EXPERTS_INTERLEAVED)
         return loader_has(l, W_MOE_GATE, layer, 0) ? FUSED_NONE : FUSED_IN_FIRST;
+    if (l->c && l->a->names[W_MOE_TURNS] && fused_tensor(l, W_MOE_TURNS, layer))
+        return FUSED_TURNS;
     if (!l->c || !l->a->names[W_MOE_GATE_UP] || !fused_tensor(l, W_MOE_GATE_UP, layer))
         return FUSED_NONE;
     const uint32_t in = spec_expert_in(s);
@@ -117,8 +126,8 @@ enum fused loader_fused(const struct loader *l, int layer)
 struct mat_part loader_expert(struct loader *l, enum role role, int layer, int expert,
                               enum fused how, int64_t rows, int64_t cols)
 {
-    const int64_t n = l->d->spec.moe.n_experts;
-    const bool by_rows = how == FUSED_OUT_FIRST;
+    const int64_t n = experts_of(&l->d->spec.moe, role);
+    const bool by_rows = how != FUSED_IN_FIRST;
     const int64_t outer = by_rows ? rows : cols, inner = by_rows ? cols : rows;
     struct mat_part p = {0};
     char name[NAME_MAX_LEN], want[64];

@@ -125,6 +125,15 @@ struct cca_spec {
     uint32_t first, second;
 };
 
+/* MIXER_PROFILES: a matrix makes `dim` numbers of each head, and a bank of as many rows makes these a
+ * bias for each distance below layer_spec.profiles. */
+struct profile_spec {
+    uint32_t dim; /* 0: no such layers */
+    /* Not 0: the most length of a head of q, which has stored factors first, and of k; and of the
+     * numbers of a head, with factors, too. Tokens make a sink for each head (Inkling 2). */
+    float clip, mix_clip;
+};
+
 /* MIXER_ENTRIES: all heads share one key for each token, which is also the value. The last `rope`
  * numbers rotate, and those of the result back. Each of `groups` groups of heads has a matrix of
  * its own to o_rank numbers, and one matrix makes the result of all. */

@@ -51,6 +51,10 @@ struct moe_spec {
      * Where each expert has matrices of its own the router is stored [hidden, n_experts], and
      * select_bias has a second row (ERNIE 4.5 VL). */
     bool beside_pictures;
+    /* The last ones of n_experts and of top_k that every token uses: the router scores them with
+     * the others, files have their matrices in tensors of their own, and select_bias lacks them
+     * (Inkling). */
+    uint32_t n_always;
     uint32_t n_groups, top_groups;
     bool group_pairs;
     /* Width of the shared expert, which every token uses (0: none). With `shared_gate` its result

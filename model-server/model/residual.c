@@ -11,6 +11,8 @@ const struct residual_ops *residual_of(const struct decoder_spec *s)
         return &residual_altup;
     if (s->mix.n)
         return s->mix.rank ? &residual_gated : &residual_mixed;
+    if (s->blend_per)
+        return &residual_blended;
     if (s->affine)
         return &residual_affine;
     if (s->sphere.rate != 0)
@@ -64,8 +66,9 @@ void residual_free_last(struct decoder *d) { free_parts(d, d->residual_last, 1);
 
 float *residual_rows(const struct decoder *d, uint32_t *width)
 {
-    *width = d->spec.hidden * (d->spec.mix.n ? d->spec.mix.n : 1);
-    return d->spec.mix.n ? d->scratch.streams : d->scratch.x;
+    const uint32_t n = d->spec.mix.n + residual_blended_slots(&d->spec);
+    *width = d->spec.hidden * (n ? n : 1);
+    return n ? d->scratch.streams : d->scratch.x;
 }
 
 const struct norm *residual_first_norm(const struct decoder *d, uint32_t i)

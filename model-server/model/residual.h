@@ -7,7 +7,8 @@
  * as the stream, or norms of the sums (residual.c); several streams that are predicted and
  * corrected (residual_altup.c); two stacks' results (residual_stacks.c); several streams that are
  * mixed (residual_mixed.c), or joined by gates (residual_gated.c); one stream that vectors scale
- * (residual_affine.c), or of length 1 (residual_sphere.c). One thread. */
+ * (residual_affine.c), or of length 1 (residual_sphere.c); rows of blocks of layers
+ * (residual_blended.c). One thread. */
 #ifndef MODEL_SERVER_MODEL_RESIDUAL_H
 #define MODEL_SERVER_MODEL_RESIDUAL_H
 #include "model-server/model/decoder.h"
@@ -47,12 +48,15 @@ struct residual_ops {
 };
 
 extern const struct residual_ops residual_plain, residual_norms, residual_sums, residual_altup,
-    residual_mixed, residual_gated, residual_affine, residual_sphere;
+    residual_mixed, residual_gated, residual_affine, residual_sphere, residual_blended;
 
 /* With spec.two_stacks: the streams of both stacks after the embedding, and after layer i, with
  * which a turn ends. */
 void decoder_stacks_begin(struct decoder *d, const struct decoder_part *p);
 void decoder_stacks_turn(struct decoder *d, uint32_t i, const struct decoder_part *p);
+
+/* With spec.blend_per: rows of the stream, else 0. */
+uint32_t residual_blended_slots(const struct decoder_spec *s);
 
 /* The kind of a model. */
 const struct residual_ops *residual_of(const struct decoder_spec *s);

@@ -33,7 +33,7 @@ static int check(const struct walk *w, struct err *e)
         return err_set(
             e, ERR_VALIDATION,
             "layers of a %s model share blocks: they cannot be walked through one by one", w->type);
-    if (s->mix.n)
+    if (s->mix.n || s->blend_per)
         return err_set(e, ERR_VALIDATION,
                        "a %s model has several residual streams: its layers cannot be walked "
                        "through one by one",

@@ -234,6 +234,7 @@ static double act_exact(double x, enum act a)
     case ACT_SWIGLU_CLAMPED:
     case ACT_SILU_CLAMPED:
     case ACT_SILU_CAPPED:
+    case ACT_SILU_SOFT:
     case ACT_N:
     case ACT_LIMIT:
         break;
@@ -247,6 +248,8 @@ static double gate_exact(double x, double up, enum act a)
     const double limit = a != kind ? 3.5 : kind == ACT_SWIGLU_CLAMPED ? 7 : 10;
     if (!act_gated_only(a))
         return act_exact(x, a) * up;
+    if (kind == ACT_SILU_SOFT)
+        return 4 * tanh(x / 4) / (1 + exp(-x)) * 25 * tanh(up / 25);
     up = fmax(fmin(up, limit), -limit);
     if (kind == ACT_SILU_CAPPED)
         return fmin(act_exact(x, ACT_SILU), limit) * up;

@@ -113,6 +113,39 @@ TEST(gated_rows_are_those_of_the_cpu)
     close_side(g), close_side(c);
 }
 
+/* Rows that are set, added to and read together; then those that were read, of limited length. */
+static float *blended_by(struct side s, const float *streams, const float *x, const float *query,
+                         uint32_t n)
+{
+    const size_t each = (size_t)ROWS * n;
+    float *out = malloc((STREAMS + 1) * each * sizeof(*out));
+    float *ds = up(s, streams, STREAMS * each * 4), *dx = up(s, x, each * 4);
+    float *dq = up(s, query, (size_t)n * 4);
+    for (enum blend_kind kind = BLEND_SET; kind <= BLEND_READ; kind++) {
+        const struct blend p = {kind, STREAMS, STREAMS - 2, ds, dq, 1e-6f};
+        s.ops->blend(s.d, dx, ROWS, n, &p);
+    }
+    s.ops->shorten(s.d, dx, n, ROWS, 1, n, dq, 0.5f * sqrtf((float)n));
+    down(s, out, ds, STREAMS * each * 4);
+    down(s, out + STREAMS * each, dx, each * 4);
+    s.ops->free(s.d, dq);
+    return out;
+}
+
+TEST(blended_rows_are_those_of_the_cpu)
+{
+    struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
+    for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
+        const uint32_t n = widths[w];
+        const size_t each = (size_t)ROWS * n;
+        float *streams = units(STREAMS * each), *x = units(each), *query = units(n);
+        float *got = blended_by(g, streams, x, query, n), *want = blended_by(c, streams, x, query, n);
+        assert_near(got, want, (STREAMS + 1) * each, WITHIN, "blended");
+        free(streams), free(x), free(query), free(got), free(want);
+    }
+    close_side(g), close_side(c);
+}
+
 /* With ROWS rows of as many heads. */
 static float *scaled_by(struct side s, const float *x, const float *factors, uint32_t n)
 {

@@ -77,8 +77,8 @@ def make(name, overrides, out):
     # as text models these are not among those that are found by their type
     apart = {"mistral4": Mistral4ForCausalLM, "emu3_text_model": Emu3ForCausalLM, "chameleon": transformers.ChameleonForConditionalGeneration}
     from_config = apart[kind]._from_config if kind in apart else AutoModelForCausalLM.from_config
-    if kind in within.WITHIN:
-        whole, more = within.WITHIN[kind]
+    if name in within.WITHIN or kind in within.WITHIN:
+        whole, more = within.WITHIN.get(name) or within.WITHIN[kind]
         config = getattr(transformers, whole + "Config")(text_config=config.to_dict(), **more)
         from_config = getattr(transformers, whole + "ForConditionalGeneration")._from_config
     for seed in range(100):  # a seed whose greedy choices are no coin tosses

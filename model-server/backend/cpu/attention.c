@@ -264,7 +264,8 @@ static float row_factor(const struct attn_job *j, const struct rows *r,
 {
     if (!j->p->sinks)
         return 1.0f / p->sum[row];
-    const float sink = j->p->sinks[row_head(j, r, row)];
+    const size_t of = j->p->sinks_by_token ? (size_t)row_token(j, r, row) * j->p->n_heads : 0;
+    const float sink = j->p->sinks[of + row_head(j, r, row)];
     const float max = p->max[row] > sink ? p->max[row] : sink;
     const float a = math_exp_neg(p->max[row] - max);
     return a / fmaf(p->sum[row], a, math_exp_neg(sink - max));

@@ -40,12 +40,32 @@ static const float *input(const struct conv_job *j, const struct span *s, int64_
     return cell(j->s, s->state_in) + (size_t)(conv_before(j->p) + at) * j->p->channels + c;
 }
 
+/* With struct conv.by: the weights of this token. */
+static void conv_token_by(const struct conv_job *j, size_t row, const float *const *in, uint32_t c,
+                          uint32_t n)
+{
+    const struct conv *p = j->p;
+    float w[CONV_MOST * CHANNELS_AT_ONCE];
+    const float *by = p->by + row * (p->channels / p->each) * p->width;
+    for (uint32_t k = 0; k < p->width; k++)
+        for (uint32_t i = 0; i < n; i++)
+            w[k * CHANNELS_AT_ONCE + i] =
+                p->w[(size_t)k * p->channels + c + i] +
+                by[(c + i) / p->each * p->width + p->width - 1 - k];
+    j->d->kern.conv_row(j->y + row * p->channels + c, in, w, CHANNELS_AT_ONCE,
+                        p->bias ? p->bias + c : NULL, p->width, n);
+}
+
 static void conv_token(const struct conv_job *j, size_t row, const float *const *in, uint32_t c,
                        uint32_t n)
 {
     const struct conv *p = j->p;
     const size_t rows = j->d->batch->n_tokens, all = (size_t)p->width * p->channels;
     uint32_t i = 0;
+    if (p->by) {
+        conv_token_by(j, row, in, c, n);
+        return;
+    }
     do {
         float *y = j->y + (i * rows + row) * p->channels + c;
         j->d->kern.conv_row(y, in, p->w + i * all + c, p->channels, p->bias ? p->bias + c : NULL,

@@ -378,8 +378,8 @@ static void attend(struct device *d, const struct attn_args *all, const struct a
                    enum kv_dtype t)
 {
     struct attn_args a = *all;
-    if (d->features & CUDA_TENSOR && !p->both && !p->alibi_bf16 && !p->near && !p->top &&
-        !p->sums && a.v_dim == a.head_dim && attn_mma_has(p->head_dim, t) &&
+    if (d->features & CUDA_TENSOR && !p->both && !p->alibi_bf16 && !p->near && !p->apart &&
+        !p->top && !p->sums && a.v_dim == a.head_dim && attn_mma_has(p->head_dim, t) &&
         batch_group(d, p->n_heads / p->n_kv_heads)) {
         a.mutual = NULL;
         attention_mma(d, &a);
@@ -409,6 +409,7 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                           .apart_bias = p->apart_bias,
                           .kinds = p->kinds,
                           .sinks = p->sinks,
+                          .sinks_by_token = p->sinks_by_token,
                           .q_stride = q_stride,
                           .tokens = d->batch->n_tokens,
                           .n_heads = p->n_heads,

@@ -21,6 +21,8 @@ void cuda_conv(struct device *d, float *y, const float *x, uint32_t x_stride,
                           .before = conv_before(p),
                           .silu = p->silu,
                           .sums = p->sums > 1 ? p->sums : 1,
+                          .by = p->by,
+                          .each = p->each,
                           .tokens = d->batch->n_tokens,
                           .n_spans = d->batch->n_spans};
     RECORD(d, conv_launch, a);

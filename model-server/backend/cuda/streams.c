@@ -33,6 +33,30 @@ void cuda_root_dots(struct device *d, float *y, const float *a, const float *b, 
         RECORD(d, dots_launch, args);
 }
 
+void cuda_blend(struct device *d, float *x, uint32_t rows, uint32_t n, const struct blend *p)
+{
+    struct blend_args args = {.x = x,
+                              .streams = p->rows,
+                              .query = p->query,
+                              .rows = rows,
+                              .n = n,
+                              .slots = p->slots,
+                              .at = p->at,
+                              .kind = p->kind,
+                              .eps = p->eps};
+    assert(p->slots <= BLEND_MOST && p->at < p->slots + (p->kind == BLEND_READ));
+    if (rows)
+        RECORD(d, blend_launch, args);
+}
+
+void cuda_shorten(struct device *d, float *x, uint32_t stride, uint32_t rows, uint32_t heads,
+                  uint32_t n, const float *by, float most)
+{
+    struct shorten_args args = {x, by, rows, stride, heads, n, most, 0};
+    if (rows)
+        RECORD(d, shorten_launch, args);
+}
+
 void cuda_beside(struct device *d, float *y, const float *a, const float *b, uint32_t rows,
                  uint32_t n)
 {

@@ -216,6 +216,16 @@ uint32_t config_head_dim(struct config *c, uint32_t def, uint32_t hidden, uint32
     return hidden / heads;
 }
 
+void config_unpadded(struct config *c, struct decoder_spec *s, uint32_t def)
+{
+    const uint32_t used = config_u32_or(c, "unpadded_vocab_size", def, 1, 1u << 24);
+    s->tied = false;
+    if (used >= s->vocab)
+        return;
+    s->more_embeds = s->vocab - used;
+    s->vocab = used;
+}
+
 /* The vision_config of a model with vision, or NULL. */
 static const cJSON *config_vision(const struct config *c)
 {

@@ -89,6 +89,9 @@ struct config_defaults {
 void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d);
 /* The same with Llama's defaults, hidden_act, and biases of attention by attention_bias. */
 void config_llama(struct config *c, struct decoder_spec *s);
+/* The vocabulary is filled up: only the first unpadded_vocab_size ids (absent: `def`) are tokens. The
+ * head is a matrix of its own. */
+void config_unpadded(struct config *c, struct decoder_spec *s, uint32_t def);
 /* Sets s->sines. Unless they are SINES_NONE, `d_model` has to be even and at least 4. */
 void config_sines(struct config *c, struct decoder_spec *s, enum sines sines);
 

@@ -22,7 +22,7 @@ int draft_find(struct decoder *d, const struct arch *a, const struct checkpoint 
                struct err *e)
 {
     struct decoder_spec *s = &d->spec;
-    if (s->mix.n) /* a head would read one stream of many */
+    if (s->mix.n || s->blend_per) /* a head would read one stream of many */
         return wanted ? err_set(e, ERR_VALIDATION,
                                 "%s: draft heads of models with several residual streams are not "
                                 "supported",

@@ -41,6 +41,12 @@ static int up_parts(struct loader *l, int layer, bool bias, struct mat_part part
         return 2;
     }
     int n = 0;
+    if (l->c && l->a->names[W_GATE_UP_TURNS] && loader_has(l, W_GATE_UP_TURNS, layer, NO_EXPERT)) {
+        parts[0] =
+            loader_part(l, W_GATE_UP_TURNS, layer, NO_EXPERT, bias, 2 * (int64_t)ffn, s->hidden);
+        loader_turns(l, parts[0], f.first, f.n, parts);
+        return 2;
+    }
     if (s->mlp != MLP_PLAIN)
         parts[n++] = loader_rows(loader_part(l, W_GATE, layer, NO_EXPERT, bias, ffn, s->hidden),
                                  f.first, f.n);

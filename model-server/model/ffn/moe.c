@@ -60,6 +60,32 @@ static struct mat_part stacked(struct loader *l, enum role role, int layer, int 
     return loader_rows(all, (uint32_t)expert * s->moe.ffn + f.first, f.n);
 }
 
+/* True if the expert's matrices are those of moe_spec.n_always. */
+static bool is_always(const struct loader *l, int expert)
+{
+    return (uint32_t)expert >= l->d->spec.moe.n_experts - l->d->spec.moe.n_always;
+}
+
+/* up_parts() of such an expert. */
+static int always_parts(struct loader *l, int layer, int expert, enum fused fused,
+                        struct mat_part parts[2])
+{
+    static const enum role roles[] = {W_SHARED_GATE, W_SHARED_UP};
+    const struct moe_spec *m = &l->d->spec.moe;
+    const struct slice f = l->d->split.moe_ffn;
+    const int at = expert - (int)(m->n_experts - m->n_always);
+    const uint32_t in = spec_expert_in(&l->d->spec);
+    if (fused == FUSED_TURNS) {
+        parts[0] = loader_expert(l, W_SHARED_TURNS, layer, at, fused, 2 * (int64_t)m->ffn, in);
+        loader_turns(l, parts[0], f.first, f.n, parts);
+        return 2;
+    }
+    for (int i = 0; i < 2; i++)
+        parts[i] = loader_rows(loader_expert(l, roles[i], layer, at, FUSED_OUT_FIRST, m->ffn, in),
+                               f.first, f.n);
+    return 2;
+}
+
 /* Gate over up of one expert, or up alone: this rank's rows. Returns how many parts it is. */
 static int up_parts(struct loader *l, int layer, int expert, enum fused fused,
                     struct mat_part parts[2])
@@ -67,6 +93,8 @@ static int up_parts(struct loader *l, int layer, int expert, enum fused fused,
     const struct decoder_spec *s = &l->d->spec;
     const struct slice f = l->d->split.moe_ffn;
     const uint32_t ffn = s->moe.ffn, in = spec_expert_in(s);
+    if (is_always(l, expert))
+        return always_parts(l, layer, expert, fused, parts);
     if (is_stacked(l, layer)) {
         int n = 0;
         if (!s->moe.plain)
@@ -75,9 +103,11 @@ static int up_parts(struct loader *l, int layer, int expert, enum fused fused,
         return n;
     }
     if (fused != FUSED_NONE) {
-        parts[1] = loader_expert(l, W_MOE_GATE_UP, layer, expert, fused, 2 * (int64_t)ffn, in);
+        const bool turns = fused == FUSED_TURNS || s->moe.layout == EXPERTS_INTERLEAVED;
+        const enum role role = fused == FUSED_TURNS ? W_MOE_TURNS : W_MOE_GATE_UP;
+        parts[1] = loader_expert(l, role, layer, expert, fused, 2 * (int64_t)ffn, in);
         parts[0] = loader_rows(parts[1], f.first, f.n);
-        if (s->moe.layout == EXPERTS_INTERLEAVED)
+        if (turns)
             loader_turns(l, parts[1], f.first, f.n, parts);
         else
             parts[1] = loader_rows(parts[1], ffn + f.first, f.n);
@@ -138,10 +168,12 @@ static struct mat_part down_part(struct loader *l, int layer, int expert, enum f
     const struct slice f = l->d->split.moe_ffn;
     if (is_stacked(l, layer))
         return loader_turned(stacked(l, W_MOE_DOWN, layer, expert));
-    const uint32_t out = spec_expert_in(s);
+    const uint32_t out = spec_expert_in(s), apart = s->moe.n_experts - s->moe.n_always;
     const struct mat_part p =
-        fused ? loader_expert(l, W_MOE_DOWN, layer, expert, fused, out, s->moe.ffn)
-              : matrix(l, W_MOE_DOWN, layer, expert, out, s->moe.ffn);
+        is_always(l, expert) ? loader_expert(l, W_SHARED_DOWN, layer, expert - (int)apart,
+                                             FUSED_OUT_FIRST, out, s->moe.ffn)
+        : fused              ? loader_expert(l, W_MOE_DOWN, layer, expert, fused, out, s->moe.ffn)
+                             : matrix(l, W_MOE_DOWN, layer, expert, out, s->moe.ffn);
     return loader_cut(p, 0, out, f.first, f.n);
 }
 
@@ -243,9 +275,28 @@ static struct weight *load_router(struct loader *l, int layer, uint32_t n)
     return loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
 }
 
+/* With those of moe_spec.n_always, which are above all scores. */
+static float *load_whole_bias(struct loader *l, int layer, uint32_t n)
+{
+    static const float ABOVE = 1e30f;
+    const uint32_t own = n - l->d->spec.moe.n_always;
+    float *host = calloc(n, sizeof(*host)), *v = NULL;
+    float *of = loader_floats(l, W_SELECT_BIAS, layer, NO_EXPERT, "", own, 1);
+    if (!host)
+        loader_nomem(l);
+    for (uint32_t i = 0; host && of && i < n; i++)
+        host[i] = i < own ? of[i] : ABOVE;
+    if (!l->failed)
+        v = loader_host_vector(l, host, n);
+    free(host), free(of);
+    return v;
+}
+
 static float *load_select_bias(struct loader *l, int layer, uint32_t n)
 {
     const bool more = has_picture_rows(l, layer);
+    if (l->d->spec.moe.n_always)
+        return load_whole_bias(l, layer, n);
     return loader_plain_vector(l, W_SELECT_BIAS, layer, more ? 2 * n : n, (struct slice){0, n});
 }
 

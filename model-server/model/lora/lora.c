@@ -288,8 +288,10 @@ static bool made(const struct decoder_spec *s, uint32_t layer, enum role role)
     if ((l->mixer == MIXER_CCA || l->mixer == MIXER_DIFFERENCE) &&
         (role == W_Q || role == W_K || role == W_V))
         return false; /* convolutions follow; heads are in another order */
+    if (l->apart_inputs && (role == W_Q || role == W_K || role == W_V))
+        return false; /* they have no common product */
     if (role == W_ATTN_GATE)
-        return l->mixer == MIXER_ATTENTION || l->mixer == MIXER_MLA;
+        return l->mixer == MIXER_ATTENTION || l->mixer == MIXER_MLA || l->mixer == MIXER_PROFILES;
     if ((role == W_K || role == W_V) && l->mixer == MIXER_CROSS)
         return false; /* their input is a picture, which sequences with other adapters share */
     if (role == W_K && s->kv_interleaved)

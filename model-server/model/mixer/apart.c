@@ -31,9 +31,7 @@ static void load_at(struct loader *l, struct apart *a)
     }
     for (size_t i = 0; i < n; i++)
         at[i] = bucket(s, (int32_t)i - (int32_t)s->most);
-    a->at = l->d->ops->alloc(l->d->dev, n * sizeof(*at), l->e);
-    if (!a->at || l->d->ops->upload(l->d->dev, a->at, at, n * sizeof(*at), l->e))
-        l->failed = true;
+    a->at = loader_host_numbers(l, at, n);
     free(at);
 }
 

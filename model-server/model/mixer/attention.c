@@ -84,7 +84,7 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, const
                                       .k_all = world * s.k});
 }
 
-static void gate(struct decoder *d, const struct attention *a, struct sub_step *t, float *att)
+void attention_gate(struct decoder *d, const struct attention *a, struct sub_step *t, float *att)
 {
     const struct attention_shape s = attention_shape(d, t->layer);
     const bool by_head = attn_gate_by_head(d->spec.attn_gate);
@@ -219,7 +219,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     if (attend(d, &keys, t, qkv, att, e))
         return -1;
     if (a->gate)
-        gate(d, a, t, att);
+        attention_gate(d, a, t, att);
     if (a->sub_norm && layer_sub_norm(d, att, t->tokens, s.sums, m->n_heads * s.v_dim, a->sub_norm,
                                       work_take(&t->work, t->total, SQUARES), e))
         return -1;

@@ -39,6 +39,9 @@ bool attention_keeps(const struct decoder *d, uint32_t layer, struct kv_layer *o
  * rotation, norms and biases. For mixers that have more beside it. */
 void attention_plain(struct decoder *d, const struct sub_step *t, float *att, float *qkv);
 
+/* Multiplies att [tokens][sums] by the gate of the layer's input. */
+void attention_gate(struct decoder *d, const struct attention *a, struct sub_step *t, float *att);
+
 /* struct sublayer_ops of layer.h: a struct attention, NULL after an error that the loader
  * records. */
 void *attention_load(struct loader *l, uint32_t layer);

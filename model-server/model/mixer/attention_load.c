@@ -478,7 +478,8 @@ void *attention_load(struct loader *l, uint32_t layer)
         loader_nomem(l);
         return NULL;
     }
-    load_qkv(l, a, (int)layer);
+    if (!s->layers[layer].apart_inputs)
+        load_qkv(l, a, (int)layer);
     if (s->attn_gate == ATTN_GATE_APART || attn_gate_by_head(s->attn_gate))
         load_gate_apart(l, a, (int)layer);
     else if (s->attn_gate)

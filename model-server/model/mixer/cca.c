@@ -65,17 +65,6 @@ static float *no_taps(struct loader *l, uint32_t width, uint32_t channels)
     return taps;
 }
 
-/* Takes host taps [width][channels] and frees them. */
-static void take_conv(struct loader *l, struct short_conv *c, float *taps, uint32_t width,
-                      uint32_t channels)
-{
-    c->conv = (struct conv){.channels = channels, .width = width};
-    if (taps)
-        c->conv.w = loader_host_vector(l, taps, width * channels);
-    free(taps);
-    c->at = layer_take_state(l->d, l->d->ops->conv_floats(&c->conv));
-}
-
 /* Bias of a convolution: elements `of` of all channels. */
 static float *conv_bias(struct loader *l, enum role role, int layer, struct slice of)
 {
@@ -99,7 +88,7 @@ static void load_tap(struct loader *l, struct short_conv *c, int layer, struct s
         for (uint32_t j = 0; j < of.n; j++)
             taps[(size_t)(width - later - n + i) * of.n + j] =
                 number_at(w.data, w.dtype, (int64_t)(of.first + j) * n + i);
-    take_conv(l, c, taps, width, of.n);
+    short_conv_take(l, c, taps, width, of.n);
     loader_drop(l);
     c->conv.bias = conv_bias(l, W_MIX_CONV, layer, of);
 }
@@ -135,7 +124,7 @@ static void load_half(struct loader *l, struct side *y, int layer, struct slice 
     float *taps = no_taps(l, 2, of.n);
     for (uint32_t i = 0; taps && i < of.n; i++)
         taps[of.n + i] = 0.5f;
-    take_conv(l, &y->half, taps, 2, of.n);
+    short_conv_take(l, &y->half, taps, 2, of.n);
     y->half.conv.bias = conv_bias(l, W_MIX_CONV_HEADS, layer, of);
 }
 
@@ -211,7 +200,7 @@ static void load_values(struct loader *l, struct cca *a, int layer, struct slice
     float *taps = no_taps(l, 2, rows.n);
     for (uint32_t i = 0; taps && i < rows.n; i++)
         taps[(rows.first + i < half ? rows.n : 0) + i] = 1;
-    take_conv(l, &a->late, taps, 2, rows.n);
+    short_conv_take(l, &a->late, taps, 2, rows.n);
     if (!s->bias.qkv)
         return;
     n = value_parts(l, layer, true, rows, p);

@@ -140,9 +140,7 @@ static void load_at(struct loader *l, struct relative *y)
     }
     for (size_t i = 0; i < n; i++)
         at[i] = (uint32_t)i;
-    y->at = l->d->ops->alloc(l->d->dev, n * sizeof(*at), l->e);
-    if (!y->at || l->d->ops->upload(l->d->dev, y->at, at, n * sizeof(*at), l->e))
-        l->failed = true;
+    y->at = loader_host_numbers(l, at, n);
     free(at);
 }
 

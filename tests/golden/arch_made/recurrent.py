@@ -4,6 +4,33 @@ import torch
 from .base import THETA, experts_apart
 
 CASES = {
+    "inkling": dict(
+        model_type="inkling_text", num_hidden_layers=4, head_dim=16, swa_num_attention_heads=4, swa_num_key_value_heads=4, swa_head_dim=24,
+        sliding_window_size=20, d_rel=6, rel_extent=33, log_scaling_n_floor=24, log_scaling_alpha=0.6, conv_kernel_size=3,
+        layer_types=["hybrid_sliding", "hybrid", "hybrid_sliding", "hybrid"], mlp_layer_types=["dense", "sparse", "sparse", "dense"],
+        moe_intermediate_size=32, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, route_scale=2.5, logits_mup_width_multiplier=0.3,
+    ),
+    # layers without a window first, between others and last; blocks of two layers, and of one
+    "inkling2": dict(
+        model_type="inkling2_text", unpadded_vocab_size=320, num_hidden_layers=5, n_layers_per_attn_res_block=2, head_dim=16,
+        swa_num_attention_heads=4, swa_num_key_value_heads=4, swa_head_dim=24, sliding_window_size=20, d_rel=6, rel_extent=33, log_scaling_n_floor=24,
+        log_scaling_alpha=0.6, conv_kernel_size=3, layer_types=["hybrid", "hybrid_sliding", "hybrid", "hybrid_sliding", "hybrid"],
+        moe_intermediate_size=32, n_routed_experts=6, num_experts_per_tok=2, route_scale=2.5, qk_l2_clip_threshold=4.5, rel_l2_clip_threshold=2.0,
+        final_logit_softcapping=6.0,
+    ),
+    "inkling2_mm": dict(
+        model_type="inkling2_text", vocab_size=336, unpadded_vocab_size=320, num_hidden_layers=3, n_layers_per_attn_res_block=1, head_dim=24,
+        swa_num_attention_heads=8, swa_num_key_value_heads=4, swa_head_dim=16, sliding_window_size=40, d_rel=4, rel_extent=200,
+        layer_types=["hybrid_sliding", "hybrid", "hybrid_sliding"], moe_intermediate_size=40, n_routed_experts=5, num_experts_per_tok=3,
+        qk_l2_clip_threshold=6.0, rel_l2_clip_threshold=1.5, log_scaling_n_floor=50,
+    ),
+    # the names and keys of the repository, a vocabulary that is filled up
+    "inkling_mm": dict(
+        model_type="inkling_text", vocab_size=336, unpadded_vocab_size=320, head_dim=24, swa_num_attention_heads=8, swa_num_key_value_heads=4,
+        swa_head_dim=16, sliding_window_size=40, d_rel=4, rel_extent=200, local_layer_ids=[0, 2], moe_intermediate_size=40, n_routed_experts=5,
+        num_experts_per_tok=3, n_shared_experts=1, route_scale=1.5, logits_mup_width_multiplier=0.2, num_hidden_layers=3,
+        mlp_layer_types=["dense", "sparse", "sparse"],
+    ),
     "plamo2": dict(model_type="plamo2", num_hidden_layers=4, full_attention_idx=[3], tie_word_embeddings=True),
     "plamo2_few": dict(model_type="plamo2", num_hidden_layers=5, mamba_step=12, mamba_num_heads=4, mamba_d_state=16, mamba_d_conv=3, hidden_size_per_head=24,
                        num_key_value_heads=1, tie_word_embeddings=False, rms_norm_eps=1e-3),

@@ -154,7 +154,11 @@ def as_ernie_vl(t, c):
 SMALL = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2)
 
 # Text models that only files of models with vision have: the names of their classes, and small towers.
-WITHIN = {
+WITHIN = {  # of a model_type, or of one case
+    "inkling2_mm": ("Inkling2", dict(image_token_id=330, vision_config=dict(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, patch_size=4, posemb_grid_size=4, projection_hidden_dim=16, text_hidden_size=64))),
+    "inkling_mm": ("Inkling", dict(image_token_id=330, audio_token_id=331, image_bos_token_id=332, audio_bos_token_id=333, audio_config=dict(
+        n_mel_bins=4, mel_vocab_size=8), vision_config=dict(hidden_size=16, patch_size=4, num_hidden_layers=2))),
     "ernie4_5_vl_moe_text": ("Ernie4_5_VLMoe", dict(image_token_id=300, image_start_token_id=301, image_end_token_id=302, video_token_id=303,
         video_start_token_id=304, video_end_token_id=305, vision_config=dict(SMALL, depth=2, num_heads=2))),
     "glm5_next_text": ("Glm5Next", dict(image_token_id=300, video_token_id=301, vision_config=dict(

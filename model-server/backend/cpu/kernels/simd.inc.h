@@ -330,6 +330,7 @@ INLINE v16 v_act(v16 x, const enum act kind)
     case ACT_SWIGLU_CLAMPED:
     case ACT_SILU_CLAMPED:
     case ACT_SILU_CAPPED:
+    case ACT_SILU_SOFT:
     case ACT_N:
     case ACT_LIMIT:
         break;
@@ -337,10 +338,17 @@ INLINE v16 v_act(v16 x, const enum act kind)
     return v_max(v_set(0.0f), x);
 }
 
+INLINE v16 v_capped(v16 x, const float cap)
+{
+    return v_mul(v_set(cap), v_tanh(v_div(x, v_set(cap))));
+}
+
 INLINE v16 v_gate(v16 x, v16 up, const enum act kind, float limit)
 {
     if (!act_gated_only(kind))
         return v_mul(v_act(x, kind), up);
+    if (kind == ACT_SILU_SOFT)
+        return v_mul(v_mul(v_act(x, ACT_SIGMOID), v_capped(x, SOFT_GATE)), v_capped(up, SOFT_UP));
     up = v_max(v_set(-limit), v_min(v_set(limit), up));
     if (kind == ACT_SILU_CAPPED)
         return v_mul(v_min(v_set(limit), v_act(x, ACT_SILU)), up);
@@ -390,6 +398,9 @@ void ISA(act)(float *y, const float *x, const float *m, uint32_t n, enum act kin
         break;
     case ACT_SILU_CAPPED:
         act_row(y, x, m, n, ACT_SILU_CAPPED, limit);
+        break;
+    case ACT_SILU_SOFT:
+        act_row(y, x, m, n, ACT_SILU_SOFT, limit);
         break;
     case ACT_QUICK_GELU:
         act_row(y, x, m, n, ACT_QUICK_GELU, limit);

@@ -130,13 +130,13 @@ static __device__ __forceinline__ merge_weights merge(float max, float segment)
 }
 
 /* Final factor of a row's weighted values: a sink is one more term of the sum, merged last. `max`
- * in log2. */
-static __device__ __forceinline__ float row_factor(const attn_args &a, uint32_t head, float max,
+ * in log2; `of`: the number of the sink. */
+static __device__ __forceinline__ float row_factor(const attn_args &a, uint32_t of, float max,
                                                    float sum)
 {
     if (!a.sinks)
         return 1.0f / sum;
-    const float sink = a.sinks[head] * EXP_LOG2E;
+    const float sink = a.sinks[of] * EXP_LOG2E;
     const merge_weights w = merge(max, sink);
     return w.old / fmaf(sum, w.old, w.fresh);
 }

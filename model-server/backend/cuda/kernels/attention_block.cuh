@@ -30,7 +30,8 @@ static __device__ __forceinline__ void store_head_row(const attn_args &a, uint32
                                                       float sum)
 {
     float *to = a.o + ((size_t)row * a.n_heads + head) * a.v_dim;
-    const float factor = row_factor(a, head, max, sum);
+    const uint32_t sink = a.sinks_by_token ? row * a.n_heads + head : head;
+    const float factor = row_factor(a, sink, max, sum);
 #pragma unroll
     for (int c = 0; c < DIMS; c++)
         if (c * THREADS + threadIdx.x < a.v_dim)

@@ -167,6 +167,24 @@ struct dots_args {
 };
 launch_fn dots_launch;
 
+/* See struct blend, and shorten() in backend.h. */
+struct blend_args {
+    float *x, *streams;
+    const float *query;
+    uint32_t rows, n, slots, at, kind;
+    float eps;
+};
+launch_fn blend_launch;
+
+struct shorten_args {
+    float *x;
+    const float *by;
+    uint32_t rows, stride, heads, n;
+    float most;
+    uint32_t reserved;
+};
+launch_fn shorten_launch;
+
 struct beside_args {
     float *y;
     const float *a, *b;
@@ -350,6 +368,8 @@ struct conv_args {
     uint32_t x_stride, channels, width, silu, tokens, n_spans;
     uint32_t before; /* conv_before() */
     uint32_t sums;   /* at least 1 */
+    const float *by; /* see struct conv */
+    uint32_t each, reserved;
 };
 launch_fn conv_launch;      /* y */
 launch_fn conv_keep_launch; /* then stores the inputs that the next step needs */

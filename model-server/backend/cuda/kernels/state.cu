@@ -35,8 +35,11 @@ static __global__ void __launch_bounds__(THREADS) conv_kernel(conv_args a)
         return;
     const float *w = a.w + (size_t)blockIdx.z * a.width * a.channels + c;
     float sum = a.bias ? a.bias[c] : 0.0f;
+    const float *by =
+        a.by ? a.by + ((size_t)blockIdx.x * (a.channels / a.each) + c / a.each) * a.width : nullptr;
     for (int j = 0; j <= last; j++)
-        sum = fmaf(w[(size_t)j * a.channels], conv_input(a, s, t - before + j * apart, c), sum);
+        sum = fmaf(w[(size_t)j * a.channels] + (by ? by[last - j] : 0.0f),
+                   conv_input(a, s, t - before + j * apart, c), sum);
     a.y[((size_t)blockIdx.z * a.tokens + blockIdx.x) * a.channels + c] = a.silu ? math_act(sum, ACT_SILU) : sum;
 }
 

@@ -107,6 +107,85 @@ extern "C" cudaError_t dots_launch(const struct launch *l, const void *args)
     return launch(dots_kernel, a->rows, THREADS, WARPS * sizeof(float), l->stream, l->overlap, *a);
 }
 
+/* The factor of each row and its score, in shared memory behind the sums of warps. */
+static __device__ void score_rows(const blend_args &a, const float *rows, float *sums, float *by,
+                                  float *score)
+{
+    for (uint32_t i = 0; i < a.at; i++) {
+        const float *row = rows + (size_t)i * a.n;
+        float square = 0.0f, product = 0.0f;
+        for (uint32_t k = threadIdx.x; k < a.n; k += THREADS) {
+            square = fmaf(row[k], row[k], square);
+            product = fmaf(row[k], a.query[k], product);
+        }
+        square = block_sum(square, sums);
+        product = block_sum(product, sums);
+        if (threadIdx.x == 0) {
+            by[i] = 1.0f / sqrtf(square / (float)a.n + a.eps);
+            score[i] = product * by[i] / sqrtf((float)a.n);
+        }
+    }
+    __syncthreads();
+}
+
+/* grid: (rows) */
+static __global__ void __launch_bounds__(THREADS) blend_kernel(blend_args a)
+{
+    float *sums = dynamic_shared<float>(), *by = sums + WARPS, *score = by + BLEND_MOST;
+    depend();
+    float *x = a.x + (size_t)blockIdx.x * a.n;
+    float *rows = a.streams + (size_t)blockIdx.x * a.slots * a.n;
+    float *own = rows + (size_t)a.at * a.n;
+    if (a.kind != BLEND_READ) {
+        for (uint32_t k = threadIdx.x; k < a.n; k += THREADS)
+            own[k] = a.kind == BLEND_SET ? x[k] : own[k] + x[k];
+        return;
+    }
+    score_rows(a, rows, sums, by, score);
+    float most = -INFINITY, sum = 0.0f;
+    for (uint32_t i = 0; i < a.at; i++)
+        most = fmaxf(most, score[i]);
+    for (uint32_t i = 0; i < a.at; i++)
+        sum += math_exp(score[i] - most);
+    for (uint32_t k = threadIdx.x; k < a.n; k += THREADS) {
+        float y = 0.0f;
+        for (uint32_t i = 0; i < a.at; i++)
+            y = fmaf(math_exp(score[i] - most) / sum * by[i], rows[(size_t)i * a.n + k], y);
+        x[k] = y;
+    }
+}
+
+extern "C" cudaError_t blend_launch(const struct launch *l, const void *args)
+{
+    const blend_args *a = (const blend_args *)args;
+    return launch(blend_kernel, a->rows, THREADS, (WARPS + 2 * BLEND_MOST) * sizeof(float),
+                  l->stream, l->overlap, *a);
+}
+
+/* grid: (rows, heads) */
+static __global__ void __launch_bounds__(THREADS) shorten_kernel(shorten_args a)
+{
+    float *sums = dynamic_shared<float>();
+    depend();
+    float *x = a.x + (size_t)blockIdx.x * a.stride + (size_t)blockIdx.y * a.n;
+    const float *by = a.by ? a.by + (size_t)blockIdx.y * a.n : nullptr;
+    float square = 0.0f;
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS) {
+        x[i] *= by ? by[i] : 1.0f;
+        square = fmaf(x[i], x[i], square);
+    }
+    const float share = a.most / (sqrtf(block_sum(square, sums)) + 1e-6f);
+    for (uint32_t i = threadIdx.x; share < 1.0f && i < a.n; i += THREADS)
+        x[i] *= share;
+}
+
+extern "C" cudaError_t shorten_launch(const struct launch *l, const void *args)
+{
+    const shorten_args *a = (const shorten_args *)args;
+    return launch(shorten_kernel, dim3(a->rows, a->heads), THREADS, WARPS * sizeof(float),
+                  l->stream, l->overlap, *a);
+}
+
 /* grid: (rows) */
 static __global__ void __launch_bounds__(THREADS) beside_kernel(beside_args a)
 {
