@@ -15,8 +15,9 @@ int cluster_flags_check(const struct cluster_options *o, struct err *e)
 {
     const int n = given(o->cert) + given(o->key) + given(o->ca);
     if (n && n < 3)
-        return err_set(e, ERR_VALIDATION,
-                       "--cluster-cert, --cluster-key and --cluster-ca belong together");
+        return err_set(
+            e, ERR_VALIDATION,
+            "--cluster-cert, --cluster-key and --cluster-ca: one is missing, all three are needed");
     if (n && given(o->secret_file))
         return err_set(e, ERR_VALIDATION,
                        "--cluster-cert and --cluster-secret-file: give one of them");

@@ -80,24 +80,24 @@ def models():
     gguf = re.findall(r'^    \{"([^"]+)", (?:"([^"]+)"|NULL), (?:"([^"]+)"|NULL),', gguf[gguf.index("gguf_family families[]") :], re.M)
     words = sum(len(r[1]) for r in rows)
     out = f"# Model families\n\n{NOTE.format('the registry (`model-server/model/arch/`, `model-server/encoder/family/`, `common/gguf/families.c`)')}\n"
-    out += f"The `model_type` of a checkpoint's `config.json` chooses the family. {len(rows)} files serve {words} words. Any other word\n"
-    out += "is refused with the list of those that are known. What was compared with transformers, and how closely, is in\n"
+    out += f"The `model_type` of a checkpoint's `config.json` chooses the family. {len(rows)} families serve {words} model types. Any other one\n"
+    out += "is refused, and the error lists similar ones. What was compared with transformers, and how closely, is in\n"
     out += "[agreement with transformers](results/architectures.md).\n"
     out += "\n## Dense decoders\n\n" + table([r for r in rows if not r[3] and not r[4]])
     out += "\n## Mixtures of experts\n\nMost layers have experts. A family may also have dense layers.\n\n" + table([r for r in rows if r[3]])
-    out += "\n## Encoders of texts\n\nThey give vectors, or scores with a classifier: [Serve embeddings and rerankers](how-to/embeddings.md). So do the decoders above, with\n"
-    out += "`--task embed` or where `modules.json` asks for it; EmbeddingGemma is a `gemma3_text` that sees both ways.\n\n"
+    out += "\n## Text encoders\n\nThey compute embeddings, or scores with a classifier: [embeddings and rerankers](how-to/embeddings.md). So do the decoders above, with\n"
+    out += "`--task embed` or if `modules.json` says so; EmbeddingGemma is a `gemma3_text` with bidirectional attention.\n\n"
     out += table([r for r in rows if r[4] and (not decodes(r) or ".choose = " in source(r))])
-    out += "\n## Encoders with decoders\n\nThey generate: the encoder reads the prompt, and the decoder's answer attends to it\n"
-    out += "([decision](decisions/encoder-decoder.md)). A class that ends in `EncoderModel` is the encoder alone, above.\n\n"
+    out += "\n## Encoder-decoders\n\nThey generate: the encoder reads the prompt, and the decoder attends to its output\n"
+    out += "([decision](decisions/encoder-decoder.md)). Checkpoints whose class ends in `EncoderModel` are text encoders, listed above.\n\n"
     out += table([r for r in rows if decodes(r)])
     out += "\n## Vision towers\n\n"
     out += "Models that take [images](how-to/images.md): the `model_type` of the checkpoint, and that of its `vision_config`. What was\n"
     out += "compared with transformers is in [results of images](results/images.md).\n\n" + tower_table()
     out += "\n## The text side of vision checkpoints\n\n"
-    out += "A checkpoint that keeps its decoder in `text_config` is served as that decoder. Images in requests are refused where the\n"
-    out += "table above lacks its tower.\n"
-    out += f"Weights may stand behind one of these prefixes: {prefixes}.\n\n"
+    out += "A checkpoint that keeps its decoder in `text_config` is served as that decoder. Images in requests are refused if the\n"
+    out += "table above does not list its vision tower.\n"
+    out += f"Names of tensors may have one of these prefixes: {prefixes}.\n\n"
     out += "| | |\n|---|---|\n"
     out += f"| `model_type` words of vision checkpoints | {', '.join(f'`{w}`' for w in vision_words(rows))} |\n"
     out += f"| checkpoints that `tests/golden/test_arch.c` checks | {', '.join(f'`{c}`' for c in checked)} |\n"
@@ -123,26 +123,26 @@ def metrics():
         kind = kind.lower() if kind in ("COUNTER", "GAUGE") else "histogram"
         out += f"| `{name}` | {kind} | {f'`{label}`' if label else ''} | {joined(help_)} |\n"
     names = dict(re.findall(r'X\((M_\w+),\s*\w+,\s*"(\w+)"', text))
-    out += "\n## vLLM's names\n\nThe same values for routers and autoscalers that know only these names, with the labels `model_name` and\n"
+    out += "\n## vLLM's names\n\nThe same values under vLLM's names, for routers and autoscalers that know only these, with the labels `model_name` and\n"
     out += "`engine`. `vllm:cache_config_info` has the labels `block_size` and `num_gpu_blocks`, and the value 1.\n\n"
     out += "| name | is |\n|---|---|\n"
     for name, row, part in re.findall(r'X\("(vllm:\w+)",\s*(M_\w+),\s*(\w+)\)', (ROOT / "router/metrics.h").read_text()):
         out += f"| `{name}` | {'the sum of ' if part == 'SUM' else ''}`{names[row]}` |\n"
-    out += "\nThe vLLM project's dashboards for Grafana find their series here, but for those of its connectors. `vllm:engine_sleep_state`\n"
+    out += "\nThe Grafana dashboards of the vLLM project find their series here, except those of its connectors. `vllm:engine_sleep_state`\n"
     out += "always says `awake`.\n"
-    out += "\n`vllm:lora_requests_info` is there where adapters are served: its value is the time, its labels `max_lora`,\n"
-    out += "`running_lora_adapters` and `waiting_lora_adapters` (names with commas between them).\n"
+    out += "\n`vllm:lora_requests_info` exists if adapters are served: its value is the time, its labels `max_lora`,\n"
+    out += "`running_lora_adapters` and `waiting_lora_adapters` (names separated by commas).\n"
     out += "\n## llama-server's names\n\nThe same values, without labels of their own.\n\n| name | is |\n|---|---|\n"
     for name, row, part in re.findall(r'X\("(llamacpp:\w+)",\s*(M_\w+),\s*(\w+)\)', (ROOT / "router/metrics.h").read_text()):
         out += f"| `{name}` | {'the sum of ' if part == 'SUM' else ''}`{names[row]}` |\n"
-    out += "\n## HTTP and the process\n\nAs prometheus-fastapi-instrumentator and Prometheus' client libraries name them. Probes are not counted.\n\n"
+    out += "\n## HTTP and the process\n\nThe names are those of prometheus-fastapi-instrumentator and of Prometheus' client libraries. Probes are not counted.\n\n"
     out += "| name | type | labels | meaning |\n|---|---|---|---|\n"
     labels = {"http_requests_total": "`handler`, `method`, `status`", "http_request_duration_seconds": "`handler`, `method`"}
     for name, kind, help_ in re.findall(r'"(http_\w+)", "(\w+)",\s*"([^"]+)"', (ROOT / "router/http/traffic.c").read_text()):
         out += f"| `{name}` | {kind} | {labels[name]} | {help_} |\n"
     for name, kind, help_ in re.findall(r'"(process_\w+)", "(\w+)",\s*"([^"]+)"', (ROOT / "router/api/service/process_metrics.c").read_text()):
         out += f"| `{name}` | {kind} | | {help_} |\n"
-    out += "\n## Replicas\n\nWhere there may be several replicas, the series above are those of all. These have a label `replica`:\n\n"
+    out += "\n## Replicas\n\nWith several replicas the series above are sums over all of them. The following have a label `replica`:\n\n"
     out += "| name | type | meaning |\n|---|---|---|\n"
     for name, kind, help_ in re.findall(r'\{"(replica_\w+)", "(\w+)",\s*"([^"]+)"', (ROOT / "router/api/service/fleet_metrics.c").read_text()):
         out += f"| `{name}` | {kind} | {help_} |\n"

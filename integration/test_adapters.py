@@ -207,7 +207,7 @@ def test_bad_adapters_are_refused_by_name(tmp_path):
 
     small = dict(WIDTHS)
     cases = [
-        (f"x={tmp_path / 'nowhere'}", "neither a folder nor a repository"),
+        (f"x={tmp_path / 'nowhere'}", "no such folder or GGUF file, and no name of a repository"),
         (f"x={good},x={good}", "two adapters are called `x`"),
         (f"x={good}@a@b", "Invalid LoRA adapter format"),
         (f"x={broken('dora', config(use_dora=True))}", "`use_dora` is not supported"),

@@ -423,7 +423,7 @@ def test_files_that_protect_nothing_are_refused(folder, ours, member):
         (["--cluster-secret-file", secret_file(folder, mode=0o644, name="loose")], "others may use it (mode 644)"),
         (["--cluster-secret-file", secret_file(folder, "short", name="short")], "5 bytes, a secret has 16 to 4096"),
         (["--cluster-secret-file", folder / "missing"], "No such file"),
-        (["--cluster-cert", member.cert], "belong together"),
+        (["--cluster-cert", member.cert], "all three are needed"),
         ([*member.args, "--cluster-secret-file", secret_file(folder, name="third")], "give one of them"),
         ([*member.args[:4], "--cluster-ca", other.ca], "--cluster-ca"),
         ([*member.args[:2], "--cluster-key", other.key, *member.args[4:]], "--cluster-key"),

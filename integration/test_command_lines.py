@@ -52,7 +52,7 @@ def test_a_slip_is_one_line_with_what_was_meant(program):
     (["model-server", "serve", "m", "--quantise", "q8"], "model-server serve: unexpected argument '--quantise' found; did you mean '--quantize'?"),
     (["model-server", "serve"], "model-server serve: "),
     (["model-server", "bench", "--batch"], "model-server bench: "),
-    (["launcher", "--ctx-size", "8"], "launcher: unexpected argument '--ctx-size' found; use --max-total-tokens"),
+    (["launcher", "-ngl", "8"], "launcher: unexpected argument '-ngl' found; use --device: a model lies on one kind of device"),
     (["launcher", "health", "x", "soon"], "launcher health: soon: `soon` is not a number"),
     (["launcher", "lmtp", "--scroe"], "launcher lmtp: unexpected argument '--scroe' found; did you mean '--score'?"),
     (["router", "render"], "router render: --template is required"),

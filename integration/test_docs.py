@@ -18,10 +18,12 @@ CURRENT = [p for p in PAGES if p.parent.name != "results"]
 PRINTED = {"launcher.md", "router.md", "model-server.md", "model-server-tools.md", "http-api.md", "models.md", "metrics.md"}
 WRITTEN = [p for p in CURRENT if p.name not in PRINTED]
 
+FOREIGN = (ROOT / "launcher/foreign.c").read_text()
+
 # Flags and routes of other programs, which pages name to compare with them or to call them.
 FLAGS_OF_OTHERS = {
     "vllm, sglang, llama-server": {  # those that the launcher answers with an option of its own, and a few more
-        *re.findall(r'\{"(--[a-z-]+)"', (ROOT / "launcher/foreign.c").read_text()),
+        *re.findall(r'\("(--[a-z-]+)"', FOREIGN),
         *"--jinja --mmproj --port".split(),
     },
     "guidellm": {"--backend", "--tokenizer", "--data", "--profile", "--override", "--constraint"},
@@ -83,17 +85,22 @@ def test_an_index_has_every_page_of_its_folder(folder):
 
 
 def test_options_of_other_servers_are_answered_as_the_page_says():
-    """A row of the page, and what the launcher says of each option that it does not have, name the same option."""
+    """A row of the page, and what the launcher makes of each option that it does not have, name the same option."""
     rows = [line.split("|")[1:5] for line in (DOCS / "how-to/migrate.md").read_text().splitlines() if line.startswith("| ")]
     ours = set(re.findall(r"^\| `(--[a-z0-9-]+)`", (DOCS / "launcher.md").read_text(), re.M))
     theirs = [(flag, row[3]) for row in rows for cell in row[:3] for flag in re.findall(r"`(--?[a-z-]+)", cell)]
-    assert len(theirs) > 60
+    taken = dict(re.findall(r'\b(?:SAME|SAME_BUT|SETS|MAPS)\("(--?[a-z-]+)", "([a-z-]+)"', FOREIGN))
+    ignored = set(re.findall(r'\bNONE(?:_OF_IT)?\("(--?[a-z-]+)"', FOREIGN))
+    assert len(theirs) > 60 and len(taken) > 60 and len(ignored) > 15
     for flag, here in theirs:
         if flag in ours:
             continue
-        said = subprocess.run([BIN / "launcher", flag, "x"], capture_output=True, text=True).stderr
-        named = set(re.findall(r"--[a-z-]+", said.split("found;")[1])) - {"--help"}
-        assert "leave it out" in said or (named and named <= set(re.findall(r"--[a-z-]+", here))), f"{flag}: {said}"
+        if flag in taken:
+            assert f"--{taken[flag]}" in here, f"{flag}: --{taken[flag]}"
+        elif flag not in ignored:
+            said = subprocess.run([BIN / "launcher", flag, "x"], capture_output=True, text=True).stderr
+            named = set(re.findall(r"--[a-z-]+", said.split("found;")[1])) - {"--help"}
+            assert "leave it out" in said or (named and named <= set(re.findall(r"--[a-z-]+", here))), f"{flag}: {said}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -183,13 +190,14 @@ def test_commands_exist(page):
                 program += " " + words.pop(0)
                 assert f"model-server {program.split()[1]}" in (DOCS / "model-server.md").read_text() + (DOCS / "model-server-tools.md").read_text()
             printed = (DOCS / pages.get(program, "model-server-tools.md")).read_text()
-            command = words[0] if words and not words[0].startswith("-") else ""
+            command = words[0] if words and not re.search("^-|/", words[0]) else ""  # org/name: a model
             if program in ("launcher", "router") and command:
                 done = subprocess.run([BIN / program, command, "--help"], capture_output=True, text=True)
                 assert command in done.stdout + done.stderr and "unknown" not in done.stderr, f"{name(page)}: {line}"
                 printed += done.stdout
             for flag in [w.split("=")[0] for w in words if w.startswith("--") and w != "--help"]:
-                assert f"`{flag}`" in printed or re.search(rf"^ +{flag}\b", printed, re.M), f"{name(page)}: {line}"
+                taken = program == "launcher" and f'("{flag}", "' in FOREIGN
+                assert taken or f"`{flag}`" in printed or re.search(rf"^ +{flag}\b", printed, re.M), f"{name(page)}: {line}"
             seen += 1
     assert seen or page.parent.name == "how-to", "no command was found to check"
 

@@ -223,8 +223,8 @@ def test_the_token_of_a_file(cache):
         ("org/name", ["--revision", "v9"], False, "org/name has no revision v9"),
         ("org/name", [], True, "org/name is gated: accept its conditions at http"),
         ("org/pickles", [], False, "flax_model.pt is not read here"),
-        ("./nowhere", [], False, "neither a folder nor a repository"),
-        ("org/name", ["--revision", "../x"], False, "neither a folder nor a repository"),
+        ("./nowhere", [], False, "no such folder or GGUF file, and no name of a repository"),
+        ("org/name", ["--revision", "../x"], False, "`../x` is not a branch, tag or commit"),
         ("org/name", ["--extension", ".bin"], False, "only .safetensors"),
     ],
 )

@@ -86,8 +86,9 @@ def test_of_a_flag(tmp_path, args, code, words):
 @pytest.mark.parametrize(
     "model,code,words",
     [
-        ("/no/such/model", 1, "/no/such/model (revision main): neither a folder nor a repository"),
-        ("./modles/demo", 1, "./modles/demo (revision main): neither a folder nor a repository"),
+        ("/no/such/model", 1, "/no/such/model: no such folder or GGUF file, and no name of a repository"),
+        ("./modles/demo", 1, "./modles/demo: no such folder or GGUF file, and no name of a repository"),
+        ("", 1, "the name of the model is empty"),
         ("nobody/none", 1, "HF_HUB_OFFLINE forbids to fetch it"),
         (DEMO / "model.safetensors", 1, "not a GGUF file; of other files give the folder, with its config.json"),
     ],

@@ -188,6 +188,16 @@ def test_openai_errors_are_exceptions(client, s):
     assert s.post("/generate", {"inputs": ""}).json()["error_type"] == "validation", "TGI's routes keep TGI's shape"
 
 
+def test_a_wrong_path_is_answered_with_the_one_that_may_be_meant(s):
+    for path, meant in [("/v1/v1/chat/completions", "/v1/chat/completions"), ("/genrate", "/generate"), ("/v1/mesages", "/v1/messages")]:
+        r = s.post(path, {})
+        assert r.status_code == 404 and f"did you mean `{meant}`?" in r.text, r.text
+    r = requests.get(s.url + "/wp-login.php", timeout=10)
+    assert (r.status_code, r.text) == (404, "There is no such path; `/docs` lists them.")
+    r = requests.put(s.url + "/generate", timeout=10)
+    assert r.status_code == 405 and r.headers["allow"] == "POST, OPTIONS" and "does not take this method" in r.text
+
+
 def test_an_overloaded_server_says_when_to_come_back(slow_model):
     import openai
 

@@ -23,7 +23,7 @@ from test_token_rows import folder as labelled
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", DOCS / "quick-start.md", DOCS / "lmtp.md", DOCS / "tls.md", *sorted((DOCS / "how-to").glob("*.md"))]
 ADDRESS = re.compile(r"\blocalhost:3000\b")
-SERVES = re.compile(r"(?:build/bin/)?launcher --|headrace serve ")
+SERVES = re.compile(r"(?:build/bin/)?launcher (?:serve |--)|headrace serve ")
 RUNS = re.compile(r"(?:build/bin/)?(?:router|model-server) (?!serve)|echo .*\| launcher|printf .*\| launcher|openssl rand")
 ELSEWHERE = {
     r"make |apt-get ": "test_docs.test_commands_exist; docker/Dockerfile and make deps install the packages",
@@ -126,7 +126,8 @@ class Reader:
 
     def ask(self, command):
         if not self.service:
-            model, args = self.words[self.words.index("--model-id") + 1], self.words[self.words.index("--model-id") + 2 :]
+            at = self.words.index("--model-id" if "--model-id" in self.words else "serve") + 1
+            model, args = self.words[at], self.words[at + 1 :]
             self.open.close()
             self.service = self.open.enter_context(Service(model, args=args))
         said = run(self.place, ADDRESS.sub(f"127.0.0.1:{self.service.port}", command.replace("curl ", "curl -sS --fail-with-body ", 1)))

@@ -277,7 +277,7 @@ def test_bad_files_are_refused_by_name(folder):
     garbage.write_text("no PEM\n")
     locked = folder / "locked.key"
     openssl("pkcs8", "-topk8", "-in", key, "-out", locked, "-passout", "pass:x")
-    assert refusal("--tls-cert", cert).endswith("`tls_cert` and `tls_key` belong together")
+    assert refusal("--tls-cert", cert).endswith("`tls_cert` and `tls_key`: one is missing, HTTPS needs both")
     assert f"{folder}/none" in refusal("--tls-cert", folder / "none", "--tls-key", key, code=66)
     assert f"{folder}/none" in refusal("--tls-cert", cert, "--tls-key", folder / "none", code=66)
     assert f"--tls-cert {garbage}: no certificate in PEM" in refusal("--tls-cert", garbage, "--tls-key", key)

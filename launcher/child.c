@@ -64,6 +64,11 @@ int child_start(struct child *c, const char *name, const struct command *cmd, st
 static void pass_on(void *arg, const char *line, size_t n)
 {
     struct child *c = arg;
+    const size_t name = strlen(c->name); /* "router: it failed": the target says who */
+    if (n > name + 2 && !memcmp(line, c->name, name) && !memcmp(line + name, ": ", 2)) {
+        line += name + 2;
+        n -= name + 2;
+    }
     relog_note(&c->last, line, n);
     log_relay(c->name, line, n);
 }

@@ -40,7 +40,7 @@ struct config {
     const char *draft_model_id, *draft_shard_uds_path, *draft_heads;
     uint32_t draft_quantize, draft_device, draft_threads;
     double draft_kv_cache_memory;
-    uint32_t sharded, num_shard, pipeline_parallel_size, device, threads;
+    uint32_t sharded, num_shard, tensor_parallel_size, pipeline_parallel_size, device, threads;
     bool enable_expert_parallel;
     uint32_t replicas;
     struct flag_list replica_address;

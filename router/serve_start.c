@@ -101,7 +101,7 @@ static int check(const struct router_config *c, struct err *e)
               strspn(c->root_path, HTTP_PREFIX_CHARS) != strlen(c->root_path)))
         what = "`root_path` must be a path such as `/llm`, of letters, digits and `-._~/`";
     else if (given(c->tls_cert) != given(c->tls_key))
-        what = "`tls_cert` and `tls_key` belong together";
+        what = "`tls_cert` and `tls_key`: one is missing, HTTPS needs both";
     return what ? err_set(e, ERR_VALIDATION, "Argument validation error: %s", what) : 0;
 }
 

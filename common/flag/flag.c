@@ -61,10 +61,12 @@ static int store_enum(const struct flag *f, uint32_t *at, const char *s, const c
 {
     char all[200] = "";
     for (uint32_t i = 0; f->choices[i]; i++) {
-        if (!strcmp(f->choices[i], s))
-            return *at = i, 0;
+        const size_t word = strcspn(f->choices[i], "=");
+        if (strlen(s) == word && !memcmp(f->choices[i], s, word))
+            return f->choices[i][word] ? store_enum(f, at, f->choices[i] + word + 1, from, e)
+                                       : (*at = i, 0);
         size_t n = strlen(all);
-        snprintf(all + n, sizeof(all) - n, "%s%s", i ? ", " : "", f->choices[i]);
+        snprintf(all + n, sizeof(all) - n, "%s%.*s", i ? ", " : "", (int)word, f->choices[i]);
     }
     return err_set(e, ERR_VALIDATION, "%s: `%s` is not one of %s", from, s, all);
 }
@@ -130,13 +132,34 @@ static const char *from_env(const struct flag *f, char name[64], char *const *en
     return NULL;
 }
 
-static const char *advice(const struct flag_program *p, const char *w)
+static const struct flag *named(const struct flag_program *p, const char *name, size_t n)
+{
+    const struct flag *f = p->flags;
+    while (f->name && (strlen(f->name) != n || memcmp(f->name, name, n)))
+        f++;
+    return f->name ? f : NULL;
+}
+
+/* The row of a word that other servers know; NULL: none. */
+static const struct flag_foreign *foreign_row(const struct flag_program *p, const char *w)
 {
     const size_t n = *w == '-' ? strcspn(w, "=") : 0;
     for (const struct flag_foreign *f = p->foreign; f && f->name; f++)
         if (strlen(f->name) == n && !memcmp(f->name, w, n))
-            return f->advice;
+            return f;
     return NULL;
+}
+
+void flag_foreign_advice(const struct flag_program *p, const char *word, char out[FLAG_ADVICE_MAX])
+{
+    const struct flag_foreign *row = foreign_row(p, word);
+    if (!row)
+        *out = 0;
+    else if (row->advice && row->kind != FOREIGN_SAME)
+        snprintf(out, FLAG_ADVICE_MAX, "%s", row->advice);
+    else
+        snprintf(out, FLAG_ADVICE_MAX, "use --%s%s%s", row->here, row->value ? " " : "",
+                 row->value ? row->value : "");
 }
 
 /* Error for a word `w` that is neither a known option (of name length `n`) nor an expected
@@ -145,7 +168,9 @@ static int unexpected(const struct flag_program *p, const char *w, size_t n, str
 {
     static const char *const pages[] = {"help", "version", NULL};
     const bool longform = !strncmp(w, "--", 2);
-    const char *meant = NULL, *name = longform ? w + 2 : w, *known = advice(p, w);
+    const char *meant = NULL, *name = longform ? w + 2 : w;
+    char known[FLAG_ADVICE_MAX];
+    flag_foreign_advice(p, w, known);
     uint32_t best = UINT32_MAX;
     for (const struct flag *f = p->flags; longform && f->name; f++)
         if (nearest_is(name, n, f->name, &best))
@@ -156,7 +181,7 @@ static int unexpected(const struct flag_program *p, const char *w, size_t n, str
     for (const struct flag_command *c = p->commands; *w != '-' && c && c->name; c++)
         if (nearest_is(name, n, c->name, &best))
             meant = c->name;
-    if (known && (*w == '-' || !meant))
+    if (*known && (*w == '-' || !meant))
         return err_set(e, ERR_VALIDATION, "unexpected argument '%.200s' found; %s. See %s --help",
                        w, known, p->name);
     if (meant)
@@ -167,34 +192,77 @@ static int unexpected(const struct flag_program *p, const char *w, size_t n, str
                    p->name);
 }
 
-/* One option on the command line: `f` and its value, or NULL at a word without dashes. */
+/* One option on the command line: `f` and its value, or NULL at a word without dashes, and where
+ * `foreign` has no effect. */
 struct arg {
     const struct flag *f;
+    const struct flag_foreign *foreign; /* NULL: an option of this program */
     const char *value, *shown;
 };
+
+/* Fills a->f or a->foreign for an option that has a name only elsewhere. 1: it takes no value. */
+static int next_foreign(const struct flag_program *p, const char *w, size_t n, struct arg *a,
+                        struct err *e)
+{
+    const struct flag_foreign *row = foreign_row(p, w);
+    if (!row || row->kind == FOREIGN_REFUSED)
+        return unexpected(p, w, n, e);
+    a->foreign = row;
+    if (row->here)
+        a->f = named(p, row->here, strlen(row->here));
+    if (row->kind != FOREIGN_SETS && row->kind != FOREIGN_NONE)
+        return 0;
+    a->value = row->value;
+    return w[strcspn(w, "=")] ? unexpected(p, w, n, e) : 1;
+}
+
+static const struct flag *lettered(const struct flag_program *p, char letter)
+{
+    const struct flag *f = p->flags;
+    while (f->name && (!f->letter || f->letter != letter))
+        f++;
+    return f->name ? f : NULL;
+}
+
+/* Our word for a value of a FOREIGN_MAPS row, which points into the table of the row's choices;
+ * NULL: there is none. */
+static const char *mapped(const struct arg *a)
+{
+    const size_t n = strlen(a->value);
+    for (const char *s = a->foreign->value; *s; s += strcspn(s, " "), s += strspn(s, " ")) {
+        const size_t theirs = strcspn(s, "="), ours = strcspn(s + theirs + 1, " ");
+        if (theirs != n || memcmp(s, a->value, n) != 0)
+            continue;
+        for (const char *const *c = a->f ? a->f->choices : NULL; c && *c; c++)
+            if (strlen(*c) == ours && !memcmp(*c, s + theirs + 1, ours))
+                return *c;
+    }
+    return NULL;
+}
 
 static int next_arg(const struct flag_program *p, int argc, char **argv, int *i, struct arg *a,
                     struct err *e)
 {
     const char *w = argv[*i];
-    bool longform = !strncmp(w, "--", 2);
-    size_t n = longform ? strcspn(w + 2, "=") : 1;
-    const struct flag *f = p->flags;
+    const bool longform = !strncmp(w, "--", 2);
+    const size_t n = longform ? strcspn(w + 2, "=") : 1;
 
-    *a = (struct arg){NULL, w, w};
+    *a = (struct arg){.value = w, .shown = w};
     if (w[0] != '-' || !w[1])
         return 0;
-    while (f->name && (longform ? strlen(f->name) != n || memcmp(f->name, w + 2, n)
-                                : !f->letter || f->letter != w[1]))
-        f++;
-    if (!f->name)
-        return unexpected(p, w, n, e);
-    a->f = f;
-    if (longform && w[2 + n])
-        a->value = w + 3 + n;
-    else if (!longform && w[2])
+    if (longform)
+        a->f = named(p, w + 2, n);
+    else if (!w[2] || !foreign_row(p, w)) /* -pp is no value of -p */
+        a->f = lettered(p, w[1]);
+    const int done = a->f ? 0 : next_foreign(p, w, n, a, e);
+    if (done)
+        return done < 0 ? -1 : 0;
+    const char *equals = longform || a->foreign ? strchr(w, '=') : NULL;
+    if (equals)
+        a->value = equals + 1;
+    else if (!longform && !a->foreign && w[2])
         a->value = w + 2;
-    else if (f->type == FLAG_BOOL)
+    else if (a->f && a->f->type == FLAG_BOOL)
         a->value =
             *i + 1 < argc && (!strcmp(argv[*i + 1], "true") || !strcmp(argv[*i + 1], "false"))
                 ? argv[++*i]
@@ -202,7 +270,9 @@ static int next_arg(const struct flag_program *p, int argc, char **argv, int *i,
     else if (*i + 1 < argc)
         a->value = argv[++*i];
     else
-        return err_set(e, ERR_VALIDATION, "--%s needs a value", f->name);
+        return err_set(e, ERR_VALIDATION, "%s needs a value", w);
+    if (a->foreign && a->foreign->kind == FOREIGN_MAPS && !(a->value = mapped(a)))
+        return unexpected(p, w, n, e);
     return 0;
 }
 
@@ -212,6 +282,18 @@ static const struct flag *positional(const struct flag_program *p, int nth)
         if (f->positional && nth-- == 0)
             return f;
     return NULL;
+}
+
+/* Where the first word without dashes goes in a program that expects none: the row "" of
+ * `foreign`, as the model of `vllm serve MODEL`. NULL: nowhere. */
+static const struct flag *lone_word(const struct flag_program *p, const char *w, int nth)
+{
+    const struct flag_foreign *row = nth == 0 ? foreign_row(p, w) : NULL;
+    uint32_t best = UINT32_MAX;
+    for (const struct flag_command *c = p->commands; row && c && c->name; c++)
+        if (nearest_is(w, strlen(w), c->name, &best))
+            return NULL; /* a misspelt command */
+    return row && row->kind == FOREIGN_SAME ? named(p, row->here, strlen(row->here)) : NULL;
 }
 
 bool flags_given(const struct flag_program *p, const char *name, int argc, char **argv,
@@ -224,7 +306,7 @@ bool flags_given(const struct flag_program *p, const char *name, int argc, char 
     for (int i = 1; i < argc; i++) {
         if (next_arg(p, argc, argv, &i, &a, &ignored) != 0)
             return false;
-        const struct flag *f = a.f ? a.f : positional(p, words++);
+        const struct flag *f = a.f || a.foreign ? a.f : positional(p, words++);
         if (f && !strcmp(f->name, name))
             return true;
     }
@@ -241,19 +323,33 @@ static int parse_argv(const struct flag_program *p, void *cfg, int argc, char **
         struct arg a;
         if (next_arg(p, argc, argv, &i, &a, e) != 0)
             return -1;
-        if (!a.f && !(a.f = positional(p, words++)))
+        if (!a.f && a.foreign)
+            continue;
+        if (!a.f && !(a.f = positional(p, words)) &&
+            (!(a.f = lone_word(p, a.shown, words)) || flags_given(p, a.f->name, argc, argv, NULL)))
             return unexpected(p, a.shown, strlen(a.shown), e);
+        words += a.value == a.shown;
         if (store(a.f, cfg, a.value, a.shown, e) != 0)
             return -1;
     }
     return 0;
 }
 
-/* Prints a page if the word requests one; then returns 1. */
-static int page(const struct flag_program *p, const char *word)
+void flags_foreign(const struct flag_program *p, int argc, char **argv,
+                   void (*each)(const struct flag_foreign *))
+{
+    struct err ignored;
+    struct arg a;
+    for (int i = 1; i < argc; i++)
+        if (next_arg(p, argc, argv, &i, &a, &ignored) == 0 && a.foreign)
+            each(a.foreign);
+}
+
+/* Prints a page if the word requests one; then returns 1. `next`: the word after it, or NULL. */
+static int page(const struct flag_program *p, const char *word, const char *next)
 {
     if (!strcmp(word, "--help") || !strcmp(word, "-h"))
-        flags_help(p, stdout);
+        flags_help(p, next && *next != '-' ? next : NULL, stdout);
     else if (!strcmp(word, "--version") || !strcmp(word, "-V"))
         printf("%s %s\n", p->name, VERSION);
     else if (!strcmp(word, "--help-markdown"))
@@ -272,7 +368,7 @@ int flags_parse(const struct flag_program *p, void *cfg, int argc, char **argv, 
 {
     char env[64];
     for (int i = 1; i < argc; i++)
-        if (page(p, argv[i]))
+        if (page(p, argv[i], i + 1 < argc ? argv[i + 1] : NULL))
             return 1;
     for (const struct flag *f = p->flags; f->name; f++) {
         const char *v = from_env(f, env, envp);

@@ -37,21 +37,36 @@ struct flag {
     /* "tokens", "seconds", NULL. Numbers of "bytes" may end with a unit: 64MiB, 64Mi (2^20), 64M.
      */
     const char *unit;
-    double min, max;            /* range of numbers, checked if min < max */
-    const char *const *choices; /* FLAG_ENUM: NULL-terminated */
-    const char *help;           /* one paragraph of full sentences */
-    unsigned tag;               /* for the table's owner; not used by flag.c */
+    double min, max; /* range of numbers, checked if min < max */
+    /* FLAG_ENUM: NULL-terminated. "half=float16" is another word for a choice of the list. */
+    const char *const *choices;
+    const char *help;    /* one paragraph of full sentences */
+    const char *heading; /* of this row and those after it, on the pages; NULL: as before */
+    unsigned tag;        /* for the table's owner; not used by flag.c */
 };
 
 struct flag_command { /* a subcommand, for help pages and suggestions; the caller runs it */
     const char *name, *about;
 };
 
-/* An option of another server, for errors only: users type what they know. */
+/* What happens to an option of another server. */
+enum flag_foreign_kind {
+    FOREIGN_REFUSED,    /* with its advice */
+    FOREIGN_SAME,       /* taken as the option `here` */
+    FOREIGN_SETS,       /* takes no value and stands for that option with `value` */
+    FOREIGN_MAPS,       /* that option; `value` has theirs and ours, "99=auto 0=cpu" */
+    FOREIGN_NONE,       /* takes no value and has no effect, because of its advice */
+    FOREIGN_NONE_OF_IT, /* the same, with a value */
+};
+
+/* An option of another server: users type what they know. */
 struct flag_foreign {
-    const char *name;   /* as typed: "--ctx-size", "-c"; "": a word without dashes */
-    const char *advice; /* "use --max-total-tokens": names the option here, or says why none is
-                         * needed */
+    const char *name; /* as typed: "--ctx-size", "-c"; "": the one word without dashes */
+    enum flag_foreign_kind kind;
+    const char *here, *value; /* a row's name, and its value */
+    /* "use --max-total-tokens": names the option here, or says why none is needed; of an option
+     * that is taken as another one: how they differ, or NULL */
+    const char *advice;
 };
 
 struct flag_program {
@@ -66,13 +81,21 @@ struct flag_program {
 /* Fills `cfg`, which must be zeroed; argv[0] is skipped. 0: run. 1: a page was printed on stdout
  * (--help, --version, --help-markdown, --help-man, --completion-bash): exit 0. -1: `e`
  * (ERR_VALIDATION) names the option or variable and the expected value: print it after the
- * program's name and exit FLAGS_USAGE. Errors about unknown options and commands have the advice of
- * their row in `foreign`, else suggest the nearest known one. */
+ * program's name and exit FLAGS_USAGE. Options of other servers are taken as their rows in
+ * `foreign` say. Errors about unknown options and commands have the advice of such a row, else
+ * suggest the nearest known one. `--help WORD` prints the options with this word in name or text
+ * alone. */
 int flags_parse(const struct flag_program *p, void *cfg, int argc, char **argv, char *const *envp,
                 struct err *e);
 /* True if the option was given on the command line or in the environment. */
 bool flags_given(const struct flag_program *p, const char *name, int argc, char **argv,
                  char *const *envp);
+/* Calls `each` for every option of another server on a command line that was parsed. */
+void flags_foreign(const struct flag_program *p, int argc, char **argv,
+                   void (*each)(const struct flag_foreign *));
+/* What the row of `word` advises, as "use --max-total-tokens"; "" if there is no such row. */
+enum { FLAG_ADVICE_MAX = 160 };
+void flag_foreign_advice(const struct flag_program *p, const char *word, char out[FLAG_ADVICE_MAX]);
 void flags_free(const struct flag_program *p, void *cfg);
 
 /* Appends the value in `cfg` as text for another program's command line or environment. False:
@@ -80,8 +103,9 @@ void flags_free(const struct flag_program *p, void *cfg);
  * Lists are joined with commas. */
 bool flag_text(const struct flag *f, const void *cfg, struct buf *out);
 
-/* The options of a program as the text of --help, as a page of docs/, and as a man page. */
-void flags_help(const struct flag_program *p, FILE *out);
+/* The options of a program as the text of --help, as a page of docs/, and as a man page. `word`:
+ * only options with it in name or text, in any case; NULL: all. */
+void flags_help(const struct flag_program *p, const char *word, FILE *out);
 void flags_markdown(const struct flag_program *p, FILE *out);
 void flags_man(const struct flag_program *p, FILE *out);
 #endif

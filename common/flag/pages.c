@@ -20,11 +20,11 @@ static void wrapped(FILE *out, const char *text, int indent)
         int n = (int)strcspn(text, " ");
         if (col + n > 96 && col > indent)
             fprintf(out, "\n%*s", indent, ""), col = indent;
+        else if (col > indent)
+            fputc(' ', out);
         fprintf(out, "%.*s", n, text);
         col += n + 1;
-        text += n;
-        if (*text == ' ')
-            text++, *text ? fputc(' ', out) : 0;
+        text += n + (text[n] == ' ');
     }
     fputc('\n', out);
 }
@@ -32,12 +32,31 @@ static void wrapped(FILE *out, const char *text, int indent)
 static void choices(const struct flag *f, FILE *out, const char *sep)
 {
     for (int i = 0; f->choices && f->choices[i]; i++)
-        fprintf(out, "%s%s", i ? sep : "", f->choices[i]);
+        fprintf(out, "%s%.*s", i ? sep : "", (int)strcspn(f->choices[i], "="), f->choices[i]);
 }
 
-void flags_help(const struct flag_program *p, FILE *out)
+static void help_option(const struct flag *f, FILE *out)
 {
     char env[64];
+    flag_env_name(f, env);
+    fputc('\n', out);
+    if (f->positional)
+        fprintf(out, "  <%s>\n", f->name);
+    else
+        fprintf(out, "  %s%c%s--%s <%s>\n", f->letter ? "-" : "", f->letter ? f->letter : ' ',
+                f->letter ? ", " : "", f->name, value_word(f));
+    wrapped(out, f->help, 10);
+    fprintf(out, "          ");
+    if (f->choices)
+        fprintf(out, "[choices: "), choices(f, out, ", "), fprintf(out, "] ");
+    if (env[0])
+        fprintf(out, "[env: %s] ", env);
+    fprintf(out, f->def ? "[default: %s]\n" : "[default: unset]\n", f->def);
+}
+
+/* What stands before the options: usage, purpose, commands. */
+static void help_top(const struct flag_program *p, FILE *out)
+{
     const bool alone = !p->commands || p->flags->name; /* the program also runs without a command */
     fprintf(out, alone ? "Usage: %s [options]" : "Usage: %s COMMAND [options]", p->name);
     for (const struct flag *f = p->flags; f->name; f++)
@@ -49,34 +68,50 @@ void flags_help(const struct flag_program *p, FILE *out)
         fprintf(out, "\nCommands (%s COMMAND --help lists the options of one):\n", p->name);
     for (const struct flag_command *c = p->commands; c && c->name; c++)
         fprintf(out, "  %-18s %s\n", c->name, c->about);
+}
+
+static bool matches(const struct flag *f, const char *word)
+{
+    return !word || strcasestr(f->name, word) || strcasestr(f->help, word);
+}
+
+void flags_help(const struct flag_program *p, const char *word, FILE *out)
+{
+    const char *heading = NULL, *printed = NULL;
+    bool any = false;
+    if (!word)
+        help_top(p, out);
     for (const struct flag *f = p->flags; f->name; f++) {
-        flag_env_name(f, env);
-        fputc('\n', out);
-        if (f->positional)
-            fprintf(out, "  <%s>\n", f->name);
-        else
-            fprintf(out, "  %s%c%s--%s <%s>\n", f->letter ? "-" : "", f->letter ? f->letter : ' ',
-                    f->letter ? ", " : "", f->name, value_word(f));
-        wrapped(out, f->help, 10);
-        fprintf(out, "          ");
-        if (f->choices)
-            fprintf(out, "[choices: "), choices(f, out, ", "), fprintf(out, "] ");
-        if (env[0])
-            fprintf(out, "[env: %s] ", env);
-        fprintf(out, f->def ? "[default: %s]\n" : "[default: unset]\n", f->def);
+        heading = f->heading ? f->heading : heading;
+        if (!matches(f, word))
+            continue;
+        if (heading != printed)
+            fprintf(out, "\n%s:\n", heading);
+        printed = heading;
+        any = true;
+        help_option(f, out);
     }
-    fprintf(out,
-            "\n  -h, --help\n  -V, --version\n  --help-markdown, --help-man, --completion-bash\n");
+    if (word && !any)
+        fprintf(out, "No option of %s has `%s` in its name or description.\n", p->name, word);
+    if (!word)
+        fprintf(out, "\n  -h, --help [WORD]: all options, or those with this word in name or text\n"
+                     "  -V, --version\n  --help-markdown, --help-man, --completion-bash\n");
+}
+
+static void markdown_heading(FILE *out, const char *heading)
+{
+    if (heading)
+        fprintf(out, "\n## %s\n", heading);
+    fprintf(out, "\n| option | environment | value | default | meaning |\n|---|---|---|---|---|\n");
 }
 
 void flags_markdown(const struct flag_program *p, FILE *out)
 {
     char env[64];
-    fprintf(out,
-            "# %s\n\n%s\n\n| option | environment | value | default | meaning "
-            "|\n|---|---|---|---|---|\n",
-            p->name, p->about);
+    fprintf(out, "# %s\n\n%s\n", p->name, p->about);
     for (const struct flag *f = p->flags; f->name; f++) {
+        if (f->heading || f == p->flags)
+            markdown_heading(out, f->heading);
         flag_env_name(f, env);
         fprintf(out, "| `%s%s` | %s%s%s | ", f->positional ? "" : "--", f->name, env[0] ? "`" : "",
                 env, env[0] ? "`" : "");
@@ -157,8 +192,14 @@ void flags_man(const struct flag_program *p, FILE *out)
         fputc('\n', out);
     }
     fputs(p->flags->name ? ".SH OPTIONS\n" : "", out);
-    for (const struct flag *f = p->flags; f->name; f++)
+    for (const struct flag *f = p->flags; f->name; f++) {
+        if (f->heading) {
+            fputs(".SS \"", out);
+            man_text(out, f->heading, strlen(f->heading));
+            fputs("\"\n", out);
+        }
         man_option(out, f);
+    }
 }
 
 void flag_completion(const struct flag_program *p, FILE *out)

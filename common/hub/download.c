@@ -442,8 +442,14 @@ int hub_download(const struct hub_settings *s, const char *id, const char *revis
     char repository[HUB_NAME_MAX];
     if (hub_is_packed(id, repository, &j.packing))
         j.id = repository;
-    if (!hub_is_repository(j.id) || !hub_is_revision(j.revision))
-        return err_set(e, ERR_VALIDATION, "%s (revision %s): neither a folder nor a repository", id,
+    if (!*id)
+        return err_set(e, ERR_VALIDATION, "the name of the model is empty");
+    if (!hub_is_repository(j.id))
+        return err_set(e, ERR_VALIDATION,
+                       "%s: no such folder or GGUF file, and no name of a repository (org/name)",
+                       id);
+    if (!hub_is_revision(j.revision))
+        return err_set(e, ERR_VALIDATION, "%s: `%s` is not a branch, tag or commit", id,
                        j.revision);
     if (s->offline && parts == HUB_ONLY_WEIGHTS)
         return 0;
@@ -459,6 +465,8 @@ int hub_download(const struct hub_settings *s, const char *id, const char *revis
         log_msg(LOG_WARN, "%s; using the cached files", e->msg);
         rc = 0;
     }
+    if (rc && !cached)
+        err_wrap(e, "%s is not a folder or GGUF file here, and was not fetched from the hub", id);
     hub_http_close(j.http);
     cJSON_Delete(j.listing);
     return rc;

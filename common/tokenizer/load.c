@@ -9,6 +9,7 @@
 #include "common/tokenizer/score.h"
 #include "common/tokenizer/tokenizer_impl.h"
 #include "common/utf8.h"
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -347,9 +348,10 @@ static struct tokenizer *load(const char *dir, bool lazily, struct err *e)
     const bool is_dir = (stat(dir, &st) == 0 && S_ISDIR(st.st_mode)) || is_gguf;
     if (snprintf(path, sizeof path, is_dir ? "%s/tokenizer.json" : "%s", dir) >= (int)sizeof path)
         return err_set(e, ERR_VALIDATION, "%.80s..: path too long", dir), NULL;
-    if (!is_gguf)
-        g.t = load_file(path, g.lazy, e);
-    else if (model_file_gguf(dir, load_lists, &g, e))
+    if (!is_gguf && !(g.t = load_file(path, g.lazy, e)) && is_dir && e->sys == ENOENT)
+        err_wrap(e, "the folder has no tokenizer (tokenizer.json, tokenizer.model, tiktoken.model, "
+                    "vocab.txt, or vocab.json with merges.txt)");
+    if (is_gguf && model_file_gguf(dir, load_lists, &g, e))
         return NULL;
     if (g.t && is_dir && !lazily) {
         g.t->config = beside(dir, "tokenizer_config.json");

@@ -37,7 +37,7 @@ static size_t same_letters(const char *a, const char *b)
     return n;
 }
 
-/* As many known words as a message has room for, those first that begin as this one does. */
+/* As many known words as a message has room for, the most similar beginnings first. */
 static void unknown(struct config *c, const char *model_type)
 {
     enum { ROOM = 200, MOST = 8 };
@@ -54,8 +54,10 @@ static void unknown(struct config *c, const char *model_type)
                 else
                     more++;
             }
-    config_fail(c, "model_type `%.64s` is not supported (known: %s and %u more)", model_type,
-                known.p ? known.p : "", more);
+    config_fail(c,
+                "model_type `%.64s` is not supported (known: %s and %u more; docs/models.md "
+                "lists them)",
+                model_type, known.p ? known.p : "", more);
     buf_free(&known);
 }
 

@@ -58,7 +58,8 @@ struct exchange {
     bool suspended;
     bool upgrade;    /* requests a WebSocket */
     bool cut;        /* close the connection instead of replying */
-    const char *why; /* why it was refused; static */
+    const char *why; /* why it was refused; static, or `said` */
+    char said[160];  /* of an unknown path: which one may be meant */
     /* status decided from the headers, sent when the body was read and dropped */
     int refusal;
     char allow[64]; /* for 405 and OPTIONS */

@@ -189,9 +189,24 @@ static int judge_headers(struct exchange *x, const char *method, bool old)
     return 0;
 }
 
-static const char *refusal_text(const struct exchange *x)
+/* Clients often append a path to a base URL that has a part of it already. */
+static const char *no_such_path(struct exchange *x)
+{
+    const char *near = x->path ? route_near(x->path) : NULL;
+    if (near)
+        snprintf(x->said, sizeof(x->said), "There is no such path; did you mean `%s`?", near);
+    else
+        snprintf(x->said, sizeof(x->said), "There is no such path; `/docs` lists them.");
+    return x->said;
+}
+
+static const char *refusal_text(struct exchange *x)
 {
     switch (x->refusal) {
+    case 404:
+        return no_such_path(x);
+    case 405:
+        return error_refusal_text(405);
     case 400:
         return "Bad request";
     case 403:

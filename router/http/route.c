@@ -1,4 +1,5 @@
 #include "router/http/route.h"
+#include "common/nearest.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -46,6 +47,28 @@ static bool is_named(const char *path)
         if (names(routes[i], path))
             return true;
     return false;
+}
+
+const char *route_near(const char *path)
+{
+    enum { SHORTEST = 5, TYPING_ERROR = 2 };
+    const size_t n = strlen(path);
+    const char *near = NULL, *end = NULL;
+    uint32_t best = UINT32_MAX;
+    for (unsigned i = 0; i < n_routes; i++)
+        for (int k = 0; k < ROUTE_PATHS && routes[i]->paths[k]; k++) {
+            const char *known = routes[i]->paths[k];
+            const size_t len = strlen(known);
+            if (strchr(known, '*'))
+                continue;
+            if (len > 1 && len < n && !strcmp(path + n - len, known) && (!end || len > strlen(end)))
+                end = known;
+            if (nearest_is(path, n, known, &best))
+                near = known;
+        }
+    if (n < SHORTEST)
+        return NULL;
+    return end && best > TYPING_ERROR ? end : near;
 }
 
 const struct route *route_find(const char *method, const char *path, char allow[64])

@@ -64,6 +64,9 @@ extern const unsigned n_routes;
 /* The route of a request, or NULL. `*allow` is "GET, HEAD, ..." if only the method is wrong,
  * otherwise empty. HEAD finds GET. */
 const struct route *route_find(const char *method, const char *path, char allow[64]);
+/* The path without `*` nearest to an unknown one, a static string; NULL: none is near. A path that
+ * ends with all of a known one, as /v1/v1/models does, is near to that. */
+const char *route_near(const char *path);
 /* The error format for this path, whatever the method. Unknown paths below /v1/ use OpenAI's. */
 enum error_shape route_errors(const char *path);
 /* Appends the reference page. */

@@ -1,5 +1,6 @@
-/* Arcee's Trinity (AFMoE): windows on three of four layers, which alone rotate, a gate of
- * attention's result, norms around the branches, experts that sigmoid scores and a bias choose. */
+/* Arcee's Trinity (AFMoE): sliding-window attention in three of four layers, RoPE in these layers
+ * alone, an output gate on attention, norms before and after each sublayer. Router: sigmoid scores
+ * and a selection bias. */
 #include "model-server/model/arch.h"
 
 static bool all_but_every_nth(struct config *c, uint32_t layer)

@@ -1,4 +1,5 @@
-/* ALBERT (arXiv 1909.11942): BERT whose layers share one set of weights; a narrow embedding. */
+/* ALBERT (arXiv 1909.11942): BERT with one set of weights shared by all layers, and an embedding
+ * narrower than the layers. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

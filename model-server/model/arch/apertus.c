@@ -1,6 +1,6 @@
-/* Apertus (arXiv 2509.14233): Llama whose q and k are normalised per head and whose MLP is xIELU
- * without a gate. Apertus 1.5 also embeds tokens of pictures and of sound, which it never
- * generates: its head may lack their rows. */
+/* Apertus (arXiv 2509.14233): Llama with per-head QK norm and an ungated MLP with xIELU. Apertus
+ * 1.5 also embeds image and audio tokens. It never generates them, so that its head may lack their
+ * rows. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,5 +1,4 @@
-/* Arcee AFM, and the text model of Cosmos 3 Edge: Llama whose MLP has no gate and the square of
- * ReLU. */
+/* Arcee AFM, and the text model of Cosmos 3 Edge: Llama with an ungated MLP and squared ReLU. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

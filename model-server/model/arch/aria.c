@@ -1,5 +1,5 @@
-/* Aria, the text decoder (Rhymes AI, arXiv 2410.05993): Llama whose layers have experts and a
- * shared MLP. */
+/* Aria, the text decoder (Rhymes AI, arXiv 2410.05993): Llama with experts and a shared expert in
+ * every layer. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* A.X K2 (SK Telecom): DeepSeek V3.2 with a gate of each number of a head's result, from the latent
- * of queries before and after its norm, and norms with gates of low rank. */
+/* A.X K2 (SK Telecom): DeepSeek V3.2 with an elementwise gate on the attention output, computed
+ * from the query latent before and after its norm, and low-rank gated norms. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

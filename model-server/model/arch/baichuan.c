@@ -1,5 +1,5 @@
-/* Baichuan and Baichuan 2 (arXiv 2309.10305): Llama with q, k and v in one matrix. The models of
- * 13B have ALiBi; the head of Baichuan 2 has rows of length 1. */
+/* Baichuan and Baichuan 2 (arXiv 2309.10305): Llama with q, k and v in one matrix. The 13B models
+ * use ALiBi; the head of Baichuan 2 has normalised rows. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

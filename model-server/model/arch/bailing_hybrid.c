@@ -1,5 +1,5 @@
-/* Ling and Ring 3: layers of Kimi Delta Attention (arXiv 2510.26692) whose decays have a floor,
- * among them layers of latent attention with a gate for each head; DeepSeek's experts. */
+/* Ling and Ring 3: layers of Kimi Delta Attention (arXiv 2510.26692) with a lower bound on the
+ * decay, among them layers of latent attention with a per-head output gate; DeepSeek's experts. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

@@ -1,5 +1,6 @@
-/* Ling 1, 1.5 and 2 (arXiv 2503.05139), whose files say bailing_moe, and Sarvam 30B: Llama's blocks
- * with q, k and v in one matrix and experts; from Ling 2 on DeepSeek's router. */
+/* Ling 1, 1.5 and 2 (arXiv 2503.05139; model_type bailing_moe in all of them), and Sarvam 30B:
+ * Llama's layers with q, k and v in one matrix and experts; from Ling 2 on with DeepSeek's router.
+ * */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

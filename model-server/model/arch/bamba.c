@@ -1,4 +1,5 @@
-/* IBM's Bamba: Mamba-2 layers, a few of attention whose heads rotate by half, gated MLPs. */
+/* IBM's Bamba: Mamba-2 layers, a few attention layers with RoPE on half of each head, gated MLPs.
+ * */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

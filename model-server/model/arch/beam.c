@@ -1,6 +1,6 @@
-/* Beam (Reflection): Qwen 3's attention with a gate, windows on five of six layers, which alone
- * rotate, while queries of the others grow with the position; norms around the branches, which a
- * running mean joins to the stream; DeepSeek's experts. */
+/* Beam (Reflection): Qwen 3's attention with an output gate; sliding windows and RoPE in five of
+ * six layers, queries scaled by position in the others; norms before and after each sublayer, with
+ * a running mean in the residual; DeepSeek's experts. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-/* BERT (arXiv 1810.04805): an encoder with norms of sums, learned positions and types of tokens;
- * ERNIE 1 to 3 (1904.09223, 1907.12412, 2107.02137), whose tokens may have a task, too. */
+/* BERT (arXiv 1810.04805): a post-norm encoder with learned positions and token type embeddings;
+ * ERNIE 1 to 3 (1904.09223, 1907.12412, 2107.02137), which may also have task embeddings. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The encoder of BertGeneration (arXiv 1907.12461): BERT without types of tokens. */
+/* The encoder of BertGeneration (arXiv 1907.12461): BERT without token type embeddings. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* BigBird (arXiv 2007.14062): BERT. Its block-sparse attention sees all of a text as long as the
- * blocks of one row of scores; longer texts are refused. */
+/* BigBird (arXiv 2007.14062): BERT. Up to a certain length its block-sparse attention is full
+ * attention; longer texts are refused. */
 #include "model-server/model/arch.h"
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* BioGPT (arXiv 2210.10341): learned positions that begin at 2, scaled embeddings, layer norms. */
+/* BioGPT (arXiv 2210.10341): learned positions with an offset of 2, scaled embeddings, layer norms.
+ * */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

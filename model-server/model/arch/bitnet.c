@@ -1,5 +1,5 @@
-/* BitNet b1.58 (Microsoft, arXiv 2402.17764, 2504.12285): Llama with the square of ReLU as the
- * gate, and norms before the last matrix of each branch. Its weights are -1, 0 or 1 times a factor
+/* BitNet b1.58 (Microsoft, arXiv 2402.17764, 2504.12285): Llama with a squared-ReLU gate and a norm
+ * before the output projection of each sublayer. Weights are -1, 0 or 1, times a scale
  * (quant/ternary.c). */
 #include "model-server/model/arch.h"
 

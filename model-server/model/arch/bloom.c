@@ -1,4 +1,5 @@
-/* BLOOM (arXiv 2211.05100): ALiBi, a norm of the embedding, q, k and v of a head side by side. */
+/* BLOOM (arXiv 2211.05100): ALiBi, a norm after the embedding, q, k and v interleaved per head in
+ * one matrix. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,6 +1,6 @@
-/* Chameleon (Meta, arXiv 2405.09818), for texts: Llama with layer norms of each head of q and k,
- * which have weights and biases of their own; that of 34B has the other norms behind the branches.
- * Tokens of images are never generated. */
+/* Chameleon (Meta, arXiv 2405.09818), text only: Llama with per-head QK layer norms that have their
+ * own weights and biases; the 34B model applies the other norms after the sublayers. Image tokens
+ * are never generated. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-/* ChatGLM 2 and 3, GLM-4 9B in the repository's own format (arXiv 2406.12793): glm4.c's model under
- * other names. */
+/* ChatGLM 2 and 3, GLM-4 9B in the format of their own repositories (arXiv 2406.12793): the model
+ * of glm4.c with other tensor names. */
 #include "model-server/model/arch.h"
 
 static void shape(struct config *c, struct decoder_spec *s)

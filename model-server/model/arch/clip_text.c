@@ -1,5 +1,5 @@
-/* The text model of CLIP (arXiv 2103.00020) and MetaCLIP 2 (2507.22062): GPT-2 under names of its
- * own, with a matrix that makes vectors of the last token. Its images: encoder/family/clip.c. */
+/* The text model of CLIP (arXiv 2103.00020) and MetaCLIP 2 (2507.22062): GPT-2 with its own tensor
+ * names, and a projection of the last token. The image model: encoder/family/clip.c. */
 #include "common/text.h"
 #include "model-server/model/arch.h"
 

@@ -1,4 +1,5 @@
-/* CodeGen (arXiv 2203.13474): GPT-J with q, v and k of a quarter of the heads side by side. */
+/* CodeGen (arXiv 2203.13474): GPT-J with q, v and k in one matrix, interleaved by quarters of the
+ * heads. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* CodeShell (WisdomShell, arXiv 2403.15747): StarCoder 2 under GPT-BigCode's names, q, k and v in
- * one matrix. */
+/* CodeShell (WisdomShell, arXiv 2403.15747): StarCoder 2 with GPT-BigCode's tensor names and q, k
+ * and v in one matrix. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* Cohere Command R: one norm without bias for both branches, neighbouring elements rotate, scaled
- * logits. */
+/* Cohere Command R: parallel attention and MLP after one norm without bias, interleaved RoPE,
+ * scaled logits. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,6 @@
-/* Cohere Command R7B, Command A: Command R with windows; only layers with a window rotate. The text
- * model of North Vision: halves rotate, and the file says which kind of layer does not. */
+/* Cohere Command R7B, Command A: Command R with sliding-window attention in most layers, which
+ * alone have RoPE. The text model of North Vision: half-split RoPE, and config.json names the
+ * layers without RoPE. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

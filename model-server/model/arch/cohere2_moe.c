@@ -1,4 +1,4 @@
-/* Cohere's Command with experts: cohere2.c with experts in place of the MLP, and a shared one. */
+/* Cohere's Command with experts: cohere2.c with experts and a shared expert in place of the MLP. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-/* ConvBERT (arXiv 2008.02496): ELECTRA, half of whose heads are convolutions with kernels that
- * depend on the text. */
+/* ConvBERT (arXiv 2008.02496): ELECTRA with half of its heads replaced by span-based dynamic
+ * convolutions. */
 #include "model-server/model/arch.h"
 #include "model-server/model/taps.h"
 

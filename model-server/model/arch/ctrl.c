@@ -1,5 +1,4 @@
-/* CTRL (arXiv 1909.05858): GPT-2 with positions of sines and cosines, scaled embeddings and ReLU.
- */
+/* CTRL (arXiv 1909.05858): GPT-2 with sinusoidal positions, scaled embeddings and ReLU. */
 #include "model-server/model/arch.h"
 
 static const double NORM_EPS = 1e-6; /* of the layers' norms, whatever the file's is */

@@ -1,4 +1,4 @@
-/* Meta's Code World Model: Llama with a window on three of four layers. */
+/* Meta's Code World Model: Llama with sliding-window attention in three of four layers. */
 #include "model-server/model/arch.h"
 
 static bool all_but_first_of_four(struct config *c, uint32_t layer)

@@ -1,5 +1,5 @@
-/* DBRX: layer norms without biases, one matrix of q over k over v that is clipped, fine-grained
- * experts whose matrices lie in one tensor. https://github.com/databricks/dbrx */
+/* DBRX: layer norms without biases, one clipped matrix for q, k and v, fine-grained experts whose
+ * matrices are stored in one tensor. https://github.com/databricks/dbrx */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-/* DeBERTa 1, 2, 3 and mDeBERTa 3 (arXiv 2006.03654, 2111.09543): BERT whose attention keeps content
- * and distance apart. */
+/* DeBERTa 1, 2, 3 and mDeBERTa 3 (arXiv 2006.03654, 2111.09543): BERT with disentangled attention
+ * to content and relative position. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

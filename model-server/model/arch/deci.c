@@ -1,4 +1,4 @@
-/* DeciLM 7B (Deci): Llama whose layers differ in the number of key-value heads. */
+/* DeciLM 7B (Deci): Llama with a number of key-value heads that differs between layers. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

@@ -1,8 +1,8 @@
 /* DeepSeek V2 (arXiv 2405.04434) and V3 (2412.19437), Kimi K2, Moonlight and GLM-4.7-Flash: latent
- * attention, and experts that groups and a bias choose; Sarvam 105B; A.X K1, whose experts' result
- * is normalised; Mistral 4, whose queries grow with the position; MiniCPM 3, Youtu and
- * PLM (2503.12167) without experts, the last one with the square of ReLU and without gates;
- * DeepSeek V3.2 (2512.02556) and GLM-5, whose indexers select what a token attends to. */
+ * attention (MLA), and experts selected by groups with a bias; Sarvam 105B; A.X K1, with a norm of
+ * the experts' output; Mistral 4, with queries scaled by position; MiniCPM 3, Youtu and PLM
+ * (2503.12167) without experts, PLM with an ungated squared-ReLU MLP; DeepSeek V3.2 (2512.02556)
+ * and GLM-5, with sparse attention selected by an indexer. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>

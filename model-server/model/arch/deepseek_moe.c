@@ -1,5 +1,5 @@
-/* DeepSeekMoE 16B (arXiv 2401.06066), the first DeepSeek with experts: Llama's attention, softmax
- * scores, shared experts. The text models of DeepSeek-OCR and DeepSeek-OCR 2 are of this kind. */
+/* DeepSeekMoE 16B (arXiv 2401.06066), DeepSeek's first model with experts: Llama's attention,
+ * softmax router, shared experts. Also the text models of DeepSeek-OCR and DeepSeek-OCR 2. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

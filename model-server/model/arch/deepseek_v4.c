@@ -1,6 +1,6 @@
-/* DeepSeek V4: attention to a window and to learned entries of 4 or 128 tokens each, several
- * residual streams, experts of which the first layers choose by the token's id, and a projection of
- * results in groups. */
+/* DeepSeek V4: attention to a sliding window and to compressed entries of 4 or 128 tokens, several
+ * residual streams, experts that the first layers select by a hash of the token id, a grouped
+ * output projection. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

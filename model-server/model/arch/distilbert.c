@@ -1,4 +1,4 @@
-/* DistilBERT (arXiv 1910.01108): BERT without types of tokens, under names of its own. */
+/* DistilBERT (arXiv 1910.01108): BERT without token type embeddings, with its own tensor names. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

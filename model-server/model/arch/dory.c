@@ -1,6 +1,6 @@
-/* Nemotron Labs Dory (NVIDIA): a stream of length 1 (nGPT, arXiv 2410.01131), norms of each head of
- * q and k, a gate of attention's result, windows on three of four layers with a rotation of their
- * own. The layers in the middle run several times, with keys and values of each time. */
+/* Nemotron Labs Dory (NVIDIA): a normalised residual stream (nGPT, arXiv 2410.01131), per-head QK
+ * norm, an output gate on attention, sliding windows with their own RoPE in three of four layers.
+ * The middle layers run several times, with separate keys and values for each pass. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

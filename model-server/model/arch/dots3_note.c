@@ -1,5 +1,5 @@
-/* The text model of dots3 note: latent attention of two sizes, one of them with windows and the
- * other with indexers; a norm of a key's rotated part, and a gate of each head. */
+/* The text model of dots3 note: latent attention in two sizes, one with sliding windows and one
+ * with indexers; a norm of the rotary part of keys, and a per-head output gate. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>

@@ -1,5 +1,5 @@
-/* ELECTRA's discriminator (arXiv 2003.10555): BERT whose embedding may be narrower than its layers.
- */
+/* ELECTRA's discriminator (arXiv 2003.10555): BERT with an embedding that may be narrower than the
+ * layers. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

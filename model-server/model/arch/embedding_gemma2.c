@@ -1,5 +1,5 @@
-/* EmbeddingGemma 2 (Google), the text encoder: Gemma 4's layers, whose tokens see both ways;
- * embeddings of each layer are a projection alone, and a matrix behind the last norm makes the
+/* EmbeddingGemma 2 (Google), the text encoder: Gemma 4's layers with bidirectional attention;
+ * per-layer embeddings come from a projection alone, and a projection after the last norm gives the
  * vectors. */
 #include "model-server/model/arch.h"
 

@@ -1,5 +1,5 @@
-/* ERNIE 4.5, dense: Llama whose neighbouring elements rotate; and the text model of PaddleOCR-VL,
- * whose halves do, by three positions. */
+/* ERNIE 4.5, dense: Llama with interleaved RoPE; and the text model of PaddleOCR-VL, with
+ * half-split multimodal RoPE (three positions). */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

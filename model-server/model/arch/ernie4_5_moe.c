@@ -1,5 +1,5 @@
-/* ERNIE 4.5 with experts: softmax scores, a bias for choosing, shared experts. The text model of
- * ERNIE 4.5 VL, whose files also have experts for the tokens of pictures. */
+/* ERNIE 4.5 with experts: softmax router with a selection bias, shared experts. The text model of
+ * ERNIE 4.5 VL, whose files also have experts for image tokens. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

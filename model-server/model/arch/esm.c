@@ -1,5 +1,5 @@
-/* ESM-2 (https://doi.org/10.1126/science.ade2574) and ESM-1b, encoders of proteins: BERT with norms
- * before the branches, and rotations, or learned positions behind the padding's. */
+/* ESM-2 (https://doi.org/10.1126/science.ade2574) and ESM-1b, protein encoders: pre-norm BERT with
+ * RoPE, or with learned positions that start after the padding index. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

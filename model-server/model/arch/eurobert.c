@@ -1,6 +1,5 @@
-/* EuroBERT (arXiv 2503.05500), and NVIDIA's Llama Nemotron Embed and Rerank: Llama whose tokens
- * see all others. UltraBERT: in two of three layers a window to both sides, with a
- * rotation of their own. */
+/* EuroBERT (arXiv 2503.05500), NVIDIA's Llama Nemotron Embed and Rerank: Llama with bidirectional
+ * attention. UltraBERT: a bidirectional sliding window with its own RoPE in two of three layers. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,6 +1,5 @@
-/* EXAONE 3, 3.5 and Deep (arXiv 2408.03541): Llama under GPT-2's names; transformers 5 writes
- * Llama's.
- */
+/* EXAONE 3, 3.5 and Deep (arXiv 2408.03541): Llama with GPT-2's tensor names; transformers 5 writes
+ * Llama's. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* EXAONE 4 (arXiv 2507.11407): norms after the branches only, q and k normalised per head; where
- * there are windows, only layers that have one rotate. */
+/* EXAONE 4 (arXiv 2507.11407): norms only after the sublayers, per-head QK norm; in models with
+ * sliding windows, only the layers with a window have RoPE. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

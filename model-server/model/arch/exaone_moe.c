@@ -1,4 +1,4 @@
-/* K-EXAONE: EXAONE 4 with norms before the branches and DeepSeek's router. */
+/* K-EXAONE: EXAONE 4 with pre-norms and DeepSeek's router. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

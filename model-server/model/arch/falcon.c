@@ -1,5 +1,5 @@
-/* Falcon 7B, 11B, 40B, 180B (arXiv 2311.16867): parallel branches, one key-value head or a few.
- * The RW models have ALiBi, rounded to bfloat16 as they were trained with it. */
+/* Falcon 7B, 11B, 40B, 180B (arXiv 2311.16867): parallel attention and MLP, multi-query or
+ * grouped-query attention. The RW models use ALiBi, rounded to bfloat16 as in training. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Falcon-H1 (arXiv 2507.22448): attention and Mamba-2 beside each other in every layer, a gated
- * MLP, a factor almost everywhere. */
+/* Falcon-H1 (arXiv 2507.22448): attention and Mamba-2 in parallel in every layer, a gated MLP, and
+ * scalar multipliers for nearly every matrix. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

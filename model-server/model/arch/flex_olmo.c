@@ -1,4 +1,4 @@
-/* FlexOlmo (arXiv 2507.07024): OLMo 2 whose layers have experts. */
+/* FlexOlmo (arXiv 2507.07024): OLMo 2 with experts. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* Flint: Qwen 3 with experts that sigmoid scores choose and one that every token uses, windows on
- * most layers, which alone rotate, and a sink for each head. */
+/* Flint: Qwen 3 with a sigmoid router and a shared expert; sliding windows and RoPE in most layers,
+ * none in the others; a learned attention sink per head. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

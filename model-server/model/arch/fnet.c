@@ -1,5 +1,5 @@
-/* FNet (arXiv 2105.03824): BERT with Fourier transforms of the text in place of attention, and a
- * matrix behind the norm of the embedding. */
+/* FNet (arXiv 2105.03824): BERT with Fourier transforms in place of attention, and a projection
+ * after the embedding norm. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,4 +1,4 @@
-/* Gemma 1: norms around 1, scaled embeddings, a tied head. */
+/* Gemma 1: norms that scale by 1 + w, scaled embeddings, a tied head. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

@@ -1,5 +1,6 @@
-/* Gemma 2 (arXiv 2408.00118): norms before and after, soft caps, a window on every other layer;
- * VaultGemma (arXiv 2510.15001): without the norms after. */
+/* Gemma 2 (arXiv 2408.00118): norms before and after each sublayer, soft-capped scores and logits,
+ * sliding-window attention in every other layer; VaultGemma (arXiv 2510.15001): without the norms
+ * after the sublayers. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

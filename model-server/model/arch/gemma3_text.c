@@ -1,5 +1,4 @@
-/* Gemma 3, the text decoder: windows with a rotation of their own, q and k normalised. arXiv
- * 2503.19786 */
+/* Gemma 3, the text decoder: sliding windows with their own RoPE base, QK norm. arXiv 2503.19786 */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,6 +1,6 @@
-/* Gemma 3n, the text decoder: parallel residual streams, a learned residual beside attention,
- * embeddings of each layer, keys and values that the last layers share, MLPs whose first layers
- * keep few activations. */
+/* Gemma 3n, the text decoder: AltUp (parallel residual streams), LAuReL (a learned low-rank
+ * residual beside attention), per-layer embeddings, keys and values shared by the last layers,
+ * sparse activations in the first MLPs. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

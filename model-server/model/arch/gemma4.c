@@ -1,6 +1,6 @@
-/* Gemma 4, the text decoder: heads of two sizes, keys that are values too, values normalised, a
- * factor for each layer; in the small ones embeddings of each layer and keys and values that
- * several layers share. */
+/* Gemma 4, the text decoder: two head sizes, keys used as values in some layers, a norm of the
+ * values, a scale for each layer; the small models have per-layer embeddings and share keys and
+ * values between layers. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,6 +1,6 @@
-/* GLM-4 9B and 32B, and the text models of GLM-4.1V and GLM-OCR: neighbouring elements of half of
- * each head rotate, gate and up are one matrix; the 0414 models (glm4) and those that see have
- * norms around both branches. */
+/* GLM-4 9B and 32B, and the text models of GLM-4.1V and GLM-OCR: interleaved RoPE on half of each
+ * head, gate and up in one matrix; the 0414 models (glm4) and the vision models have norms before
+ * and after each sublayer. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

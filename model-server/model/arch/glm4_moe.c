@@ -1,5 +1,5 @@
 /* GLM-4.5 to 4.7 (arXiv 2508.06471), the text model of GLM-4.5V and 4.6V, dots.llm1 (arXiv
- * 2506.05767) and Solar Open: DeepSeek's router over grouped attention. */
+ * 2506.05767) and Solar Open: grouped-query attention with DeepSeek's router. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,7 +1,7 @@
-/* GLM-5.3: several residual streams that doubly stochastic matrices mix, layers of Kimi Delta
- * Attention whose decays have a floor, among them layers of latent attention without rotation,
- * whose indexers select pools of tokens; DeepSeek's experts with clamped activations. Most files
- * are those of the model with vision. */
+/* GLM-5.3: several residual streams mixed by doubly stochastic matrices; layers of Kimi Delta
+ * Attention with a lower bound on the decay, among them layers of latent attention without RoPE,
+ * with indexers that select pools of tokens; DeepSeek's experts with clamped activations. Most
+ * checkpoints are those of the vision model. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,4 +1,4 @@
-/* GPT-2: learned positions, layer norms, biases everywhere, linear layers stored [in, out]. */
+/* GPT-2: learned positions, layer norms, biases everywhere, matrices stored [in, out]. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* GPT-BigCode (SantaCoder, StarCoder, arXiv 2305.06161): GPT-2 with one key-value head and matrices
- * stored [out, in]. */
+/* GPT-BigCode (SantaCoder, StarCoder, arXiv 2305.06161): GPT-2 with multi-query attention and
+ * matrices stored [out, in]. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* GPT-Neo (TinyStories too): GPT-2 with separate matrices stored [out, in], q.k as it is, and a
- * window on every other layer. https://github.com/EleutherAI/gpt-neo */
+/* GPT-Neo (also TinyStories): GPT-2 with separate matrices stored [out, in], unscaled attention
+ * scores, and a sliding window in every other layer. https://github.com/EleutherAI/gpt-neo */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

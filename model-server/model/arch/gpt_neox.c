@@ -1,4 +1,5 @@
-/* GPT-NeoX, Pythia: q, k and v of a head side by side, part of it rotates. arXiv 2204.06745 */
+/* GPT-NeoX, Pythia: q, k and v interleaved per head in one matrix, partial RoPE. arXiv 2204.06745
+ * */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

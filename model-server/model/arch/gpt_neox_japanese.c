@@ -1,5 +1,5 @@
-/* GPT-NeoX Japanese (ABEJA): GPT-NeoX's grouped q, k and v without biases; only attention of the
- * last layer has one, after its last matrix. */
+/* GPT-NeoX Japanese (ABEJA): GPT-NeoX's interleaved q, k and v without biases; only the output
+ * projection of the last layer's attention has one. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* gpt-oss: mixtures of experts, a window on every other layer, a sink for each head. arXiv
- * 2508.10925 */
+/* gpt-oss: mixture of experts, sliding-window attention in every other layer, a learned attention
+ * sink per head. arXiv 2508.10925 */
 #include "model-server/model/arch.h"
 
 static bool even(struct config *c, uint32_t layer) { return (void)c, layer % 2 == 0; }

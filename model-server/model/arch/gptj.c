@@ -1,4 +1,5 @@
-/* GPT-J: both branches behind one norm, neighbouring elements of the first rotary_dim rotate. */
+/* GPT-J: parallel attention and MLP after one norm, interleaved RoPE on the first rotary_dim
+ * elements of each head. */
 #include "model-server/model/arch.h"
 
 const struct arch arch_gptj = {

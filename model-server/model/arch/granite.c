@@ -1,5 +1,5 @@
-/* IBM Granite 3, the text models of Granite 4 Vision and Granite Docling: Llama with four
- * multipliers. */
+/* IBM Granite 3, the text models of Granite 4 Vision and Granite Docling: Llama with multipliers of
+ * embeddings, scores, residuals and logits. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,4 +1,5 @@
-/* IBM Granite with windows on three of four layers and a sink for each head; with experts too. */
+/* IBM Granite with sliding-window attention in three of four layers and a learned attention sink
+ * per head; also with experts. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,4 +1,5 @@
-/* IBM Granite 3 with experts: Granite whose layers have experts, and in some files a shared MLP. */
+/* IBM Granite 3 with experts: Granite with experts in each layer, and in some checkpoints a shared
+ * MLP. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

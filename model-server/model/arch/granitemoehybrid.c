@@ -1,5 +1,5 @@
-/* IBM Granite 4: Mamba-2 layers and a few of attention, mostly without rotation; experts and a
- * shared MLP, or that MLP alone; Granite's multipliers. */
+/* IBM Granite 4: Mamba-2 layers and a few attention layers, mostly without RoPE; experts and a
+ * shared MLP, or the MLP alone; Granite's multipliers. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,4 +1,4 @@
-/* GTE 1.5 and GTE multilingual (arXiv 2407.19669): BERT with rotations and a gated MLP. */
+/* GTE 1.5 and GTE multilingual (arXiv 2407.19669): BERT with RoPE and a gated MLP. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Helium (Kyutai): Llama whose neighbouring elements rotate. */
+/* Helium (Kyutai): Llama with interleaved RoPE. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,6 +1,6 @@
-/* HRM-Text (Sapient, arXiv 2506.21734): two stacks of Llama's blocks that run in turns, with keys
- * and values of each turn; norms without weights, a gate of attention's result. Attention is causal
- * (prefix_lm would let tokens of a prompt see each other, where a request says which these are). */
+/* HRM-Text (Sapient, arXiv 2506.21734): two stacks of Llama's layers that run in turn for several
+ * cycles, with separate keys and values for each cycle; norms without weights, an output gate on
+ * attention. Attention is causal: prefix_lm, with a bidirectional prefix, is not served. */
 #include "model-server/model/arch.h"
 
 /* Turns of the first stack, then one of the second, several times. */

@@ -1,5 +1,5 @@
-/* Hunyuan (Tencent; arXiv 2411.02265), dense and with experts: Llama whose q and k are normalised
- * behind the rotation; and the text model of HunyuanOCR and HunyuanVL. */
+/* Hunyuan (Tencent, arXiv 2411.02265), dense and with experts: Llama with QK norm after RoPE; and
+ * the text model of HunyuanOCR and HunyuanVL. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>

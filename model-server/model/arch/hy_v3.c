@@ -1,5 +1,4 @@
-/* Tencent's Hy3: q and k normalised per head, sigmoid scores, a bias for choosing, a shared expert.
- */
+/* Tencent's Hy3: per-head QK norm, a sigmoid router with a selection bias, a shared expert. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,6 @@
-/* Tencent's Hunyuan V4: several residual streams, latent attention with sinks, a gate and indexers
- * whose selections layers share, DeepSeek's experts with a clamped activation. */
+/* Tencent's Hunyuan V4: several residual streams; latent attention with sinks, an output gate and
+ * indexers whose selections are shared between layers; DeepSeek's experts with a clamped
+ * activation. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

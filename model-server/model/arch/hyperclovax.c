@@ -1,5 +1,5 @@
-/* HyperCLOVA X (NAVER, arXiv 2404.01954): Granite's multipliers, the last of which multiplies the
- * logits; mostly norms before and after each branch. */
+/* HyperCLOVA X (NAVER, arXiv 2404.01954): Granite with a factor that multiplies the logits instead
+ * of dividing them; usually norms before and after each sublayer. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* InternLM 2 and 2.5 (arXiv 2403.17297): Llama with q, k and v of a key-value head in one matrix.
- */
+/* InternLM 2 and 2.5 (arXiv 2403.17297): Llama with q, k and v in one matrix, grouped by key-value
+ * head. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

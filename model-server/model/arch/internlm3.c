@@ -1,5 +1,5 @@
-/* InternLM 3: Llama with a bias switch for q, k and v and one for all else. Files of transformers 5
- * have Llama's switches. */
+/* InternLM 3: Llama with one bias switch for q, k and v and one for all other matrices. Checkpoints
+ * of transformers 5 have Llama's switches. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,6 +1,6 @@
-/* Jais (Inception, G42, arXiv 2308.16149), the first one, and BTLM (Cerebras, arXiv 2309.11568):
- * GPT-2 with ALiBi, a gated MLP, and factors of embeddings, scores and logits (arXiv 2203.03466).
- */
+/* The original Jais (Inception, G42, arXiv 2308.16149) and BTLM (Cerebras, arXiv 2309.11568): GPT-2
+ * with ALiBi, a gated MLP, and muP multipliers of embeddings, scores and logits (arXiv 2203.03466).
+ * */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

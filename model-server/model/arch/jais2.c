@@ -1,4 +1,4 @@
-/* Jais 2: layer norms, biases, an MLP without gate and the square of ReLU. */
+/* Jais 2: layer norms, biases, an ungated MLP with squared ReLU. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

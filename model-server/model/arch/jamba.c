@@ -1,5 +1,5 @@
-/* Jamba (arXiv 2403.19887): Mamba layers, every eighth one of attention without rotation, experts
- * in every other layer. */
+/* Jamba (arXiv 2403.19887): Mamba layers, attention without positions in every eighth layer,
+ * experts in every other layer. */
 #include "model-server/model/arch.h"
 
 static bool is_nth(struct config *c, uint32_t layer, const char *period, uint32_t def_period,

@@ -1,4 +1,4 @@
-/* Jina Embeddings 3 (arXiv 2409.10173) as transformers stores it: XLM-RoBERTa with rotations. */
+/* Jina Embeddings 3 (arXiv 2409.10173) in the format of transformers: XLM-RoBERTa with RoPE. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

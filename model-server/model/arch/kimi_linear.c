@@ -1,5 +1,5 @@
-/* Kimi Linear (arXiv 2510.26692): layers of the gated delta rule whose state decays by key element,
- * among them layers of latent attention without rotation; DeepSeek's experts. */
+/* Kimi Linear (arXiv 2510.26692): Kimi Delta Attention (a gated delta rule with a decay per key
+ * channel), among these layers latent attention without RoPE; DeepSeek's experts. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Kolibri 1 (Aleph Alpha): EXAONE 4's attention with norms around the branches; experts that logits
- * and a bias choose, whose weights are the sigmoids, and a shared one. */
+/* Kolibri 1 (Aleph Alpha): EXAONE 4's attention with norms before and after each sublayer. Router:
+ * logits plus a bias select the experts, sigmoids weight them; a shared expert. */
 #include "model-server/model/arch.h"
 
 static bool all_but_every_fifth(struct config *c, uint32_t layer)

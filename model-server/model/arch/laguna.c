@@ -1,5 +1,5 @@
-/* Laguna (Poolside): attention with its own number of heads in each layer and a gate for each head,
- * windows with a rotation of their own; experts that sigmoid scores and a bias choose. */
+/* Laguna (Poolside): attention with a number of heads that differs between layers, a per-head
+ * output gate, sliding windows with their own RoPE. Router: sigmoid scores and a selection bias. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Lara Mini (Translated): layers of the gated delta rule (arXiv 2412.06464) and of attention, most
- * of these with windows, which alone rotate; experts in every layer and one that every token uses.
- */
+ * of which have sliding windows and RoPE, the others neither; experts and a shared expert in every
+ * layer. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

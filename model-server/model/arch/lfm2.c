@@ -1,5 +1,5 @@
-/* Liquid AI's LFM2 (arXiv 2511.23404), dense and with experts: short convolutions between gates,
- * and a few layers of attention. */
+/* Liquid AI's LFM2 (arXiv 2511.23404), dense and with experts: gated short convolutions, and a few
+ * attention layers. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>

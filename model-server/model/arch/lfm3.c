@@ -1,5 +1,5 @@
-/* Liquid AI's LFM3: LFM2 with wider convolutions, norms around the branches, windows with a
- * rotation of their own, and a gate for each head of attention. */
+/* Liquid AI's LFM3: LFM2 with wider convolutions, norms before and after each sublayer, sliding
+ * windows with their own RoPE, and a per-head output gate on attention. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Llama 1-3, Code Llama, Yi, SmolLM, Vicuna ...; InternLM and openPangu Embedded, whose attention
- * has biases; XVERSE, Aquila and Skywork; KORMo; MobileLLM (arXiv 2402.14905); the text
- * model of Emu3. */
+/* Llama 1-3, Code Llama, Yi, SmolLM, Vicuna ...; InternLM and openPangu Embedded, with biases in
+ * attention; XVERSE, Aquila and Skywork; KORMo; MobileLLM (arXiv 2402.14905); the text model of
+ * Emu3. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Llama 4, the text decoder: layers that rotate see runs of positions, the others see all and do
- * not rotate; one expert a token, whose input is scaled.
+/* Llama 4, the text decoder: chunked attention with RoPE in most layers, full attention without
+ * RoPE in the others; one expert per token, with its input scaled by the router score.
  * https://github.com/meta-llama/llama-models/blob/main/models/llama4/MODEL_CARD.md */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"

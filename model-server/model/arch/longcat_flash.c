@@ -1,5 +1,6 @@
-/* LongCat-Flash (arXiv 2509.01322): layers of two blocks of latent attention and a dense MLP.
- * Experts beside the first MLP, some of them without weights, are added after the second one. */
+/* LongCat-Flash (arXiv 2509.01322): layers with two blocks of latent attention and dense MLP.
+ * Experts in parallel to the first MLP, some of them identities without weights, are added after
+ * the second one. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Longformer (arXiv 2004.05150): RoBERTa whose tokens see a window to both sides. No token sees all
- * others, which a caller of the model may ask for and its classifiers do. */
+/* Longformer (arXiv 2004.05150): RoBERTa with bidirectional sliding-window attention. Global
+ * attention, which callers of the model may request and its classifiers use, is not served. */
 #include "model-server/model/arch.h"
 #include <string.h>
 

@@ -1,5 +1,4 @@
-/* Maincoder (Maincode): Llama whose neighbouring elements rotate, with q and k normalised behind
- * the rotation. */
+/* Maincoder (Maincode): Llama with interleaved RoPE, and QK norm after it. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* Mamba (arXiv 2312.00752) and Falcon Mamba (2410.05355), which normalises steps, keys and queries:
- * no attention, no feed-forward, no end of positions. */
+/* Mamba (arXiv 2312.00752) and Falcon Mamba (2410.05355), which normalises dt, B and C: no
+ * attention, no feed-forward, no position limit. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

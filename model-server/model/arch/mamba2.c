@@ -1,5 +1,5 @@
-/* Mamba-2 alone (arXiv 2405.21060; Codestral Mamba): no attention, no feed-forward, no end of
- * positions. */
+/* Pure Mamba-2 (arXiv 2405.21060; Codestral Mamba): no attention, no feed-forward, no position
+ * limit. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* Maple (Deepgrove): Qwen 3's experts with clamped gates and ups; layers with a window rotate half
- * of each head, the others do not rotate. */
+/* Maple (Deepgrove): Qwen 3's experts with clamped gate and up projections; RoPE on half of each
+ * head in layers with a sliding window, none in the others. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

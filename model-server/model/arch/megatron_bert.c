@@ -1,6 +1,6 @@
-/* BERT with norms before the branches and one at the end: Megatron's (arXiv 1909.08053; GatorTron),
- * XLM-RoBERTa XL and XXL (2105.00572), and RoBERTa-PreLayerNorm (2202.08005), the only one whose
- * embedding has a norm. */
+/* Pre-norm BERT with a final norm: Megatron's (arXiv 1909.08053; GatorTron), XLM-RoBERTa XL and XXL
+ * (2105.00572), and RoBERTa-PreLayerNorm (2202.08005), which also has a norm after the embedding.
+ * */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-/* JetBrains' Mellum 2: Qwen 3 with experts, windows on some layers, dense layers where the file
- * says so, a rotation for each kind of layer. */
+/* JetBrains' Mellum 2: Qwen 3 with experts, sliding-window attention in some layers, dense layers
+ * where config.json says so, and a separate RoPE for each kind of layer. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

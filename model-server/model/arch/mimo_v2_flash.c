@@ -1,7 +1,7 @@
-/* Xiaomi's MiMo-V2-Flash and MiMo-V2.5: heads whose values are narrower than their keys; windows on
- * most layers, with sinks, twice as many key-value heads and a rotation of their own; experts that
- * sigmoid scores and a bias choose. In the files of the second one q, k and v take turns in one
- * matrix. https://huggingface.co/XiaomiMiMo/MiMo-V2-Flash */
+/* Xiaomi's MiMo-V2-Flash and MiMo-V2.5: values narrower than keys; sliding windows in most layers,
+ * with attention sinks, twice as many key-value heads and their own RoPE. Router: sigmoid scores
+ * and a selection bias. MiMo-V2.5 stores q, k and v interleaved in one matrix.
+ * https://huggingface.co/XiaomiMiMo/MiMo-V2-Flash */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

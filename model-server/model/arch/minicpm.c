@@ -1,5 +1,5 @@
-/* MiniCPM 1, 2 and 4, dense (arXiv 2404.06395): Llama with three factors that depend on the size.
- */
+/* MiniCPM 1, 2 and 4, dense (arXiv 2404.06395): Llama with size-dependent scales of embeddings,
+ * residuals and logits. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

@@ -1,5 +1,5 @@
-/* The text models of MiniCPM-V 2.5 to 4.5 and MiniCPM-o 2.6 (OpenBMB, arXiv 2408.01800), whose
- * files have a version instead of a name: Llama, Qwen 2 or Qwen 3. */
+/* The text models of MiniCPM-V 2.5 to 4.5 and MiniCPM-o 2.6 (OpenBMB, arXiv 2408.01800): Llama,
+ * Qwen 2 or Qwen 3, as the version number in config.json says. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* MiniMax-Text-01 (arXiv 2501.08313) and M1 (2506.13585): linear attention with a fixed decay for
- * each head, between layers of attention; experts. Branches are added to the norm of the stream. */
+/* MiniMax-Text-01 (arXiv 2501.08313) and M1 (2506.13585): lightning attention (linear, with a fixed
+ * decay per head) between layers of softmax attention; experts. Residuals are added to the normed
+ * input of each sublayer. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,4 +1,4 @@
-/* MiniMax M2: a norm over all of q and of k, sigmoid scores, a bias for choosing. */
+/* MiniMax M2: QK norm over all heads together, a sigmoid router with a selection bias. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

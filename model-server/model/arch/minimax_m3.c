@@ -1,6 +1,6 @@
-/* MiniMax M3: Llama's blocks with Gemma's norms, DeepSeek's experts with gpt-oss's activation, and
- * block-sparse attention: in most layers a key-value head attends to blocks that an indexer selects
- * for it. Most files are those of the model with vision. */
+/* MiniMax M3: Llama's layers with Gemma's norms, DeepSeek's experts with gpt-oss's activation, and
+ * block-sparse attention: in most layers an indexer selects key blocks for each key-value head.
+ * Most checkpoints are those of the vision model. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Ministral 3: Mistral whose rotation is stretched (yarn) and whose q grows with the position. */
+/* Ministral 3: Mistral with YaRN and queries scaled by position. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,4 +1,4 @@
-/* Mistral 7B and its kin: Llama with a window on every layer. */
+/* Mistral 7B and its descendants: Llama with sliding-window attention in every layer. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,6 +1,5 @@
-/* Mistral Large 4: DeepSeek V3.2 whose queries have a factor for each head that grows with the
- * position, with learned frequencies, layers without a rotation, and layers that read the latents
- * of earlier ones. */
+/* Mistral Large 4: DeepSeek V3.2 with queries scaled by position per head, learned RoPE
+ * frequencies, layers without RoPE, and layers that reuse the latents of earlier ones. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Mixtral: Mistral with a softmax router over experts. arXiv 2401.04088 */
+/* Mixtral: Mistral with experts and a softmax router. arXiv 2401.04088 */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* Llama 3.2 Vision, the text decoder: Llama 3.1 with layers between its own that attend to
- * pictures. https://huggingface.co/meta-llama/Llama-3.2-11B-Vision */
+/* Llama 3.2 Vision, the text decoder: Llama 3.1 with additional layers of cross-attention to
+ * images. https://huggingface.co/meta-llama/Llama-3.2-11B-Vision */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

@@ -1,5 +1,6 @@
-/* MobileBERT (arXiv 2004.02984): layers that attend in a narrow stream, with several feed-forwards,
- * factors and summands instead of norms; embeddings of three tokens each. */
+/* MobileBERT (arXiv 2004.02984): bottleneck layers that attend in a narrow stream, several
+ * feed-forwards per layer, elementwise affine transforms instead of norms; an embedding of three
+ * consecutive tokens. */
 #include "model-server/model/arch.h"
 
 /* The head for masked tokens: the embedding, and columns of its own for the rest of the width. */

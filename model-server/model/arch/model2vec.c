@@ -1,4 +1,4 @@
-/* Model2Vec: a table of vectors without layers, whose mean over a text's tokens is its vector. */
+/* Model2Vec: a table of token vectors without layers; a text's vector is their mean. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

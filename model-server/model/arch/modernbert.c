@@ -1,5 +1,5 @@
-/* ModernBERT (arXiv 2412.13663): an encoder with norms before the branches, rotations, a gated MLP;
- * most layers see a window to both sides. */
+/* ModernBERT (arXiv 2412.13663): a pre-norm encoder with RoPE and a gated MLP; most layers have
+ * bidirectional sliding-window attention. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

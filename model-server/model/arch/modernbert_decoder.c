@@ -1,5 +1,5 @@
-/* ModernBERT's decoder (Ettin, arXiv 2507.11412): modernbert.c with separate q, k and v, windows
- * that end at the token, and a layer of its own before the head. */
+/* ModernBERT's decoder (Ettin, arXiv 2507.11412): modernbert.c with separate q, k and v, causal
+ * attention and causal windows, and a dense layer before the head. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

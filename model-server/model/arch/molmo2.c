@@ -1,6 +1,6 @@
-/* Molmo 2 (Ai2, arXiv 2601.10611), the text model: Qwen 3, or OLMo 3 with its norms, under names of
- * its own, with q over k over v and up over gate in one matrix each. The rows of images' tokens are
- * in a table of their own; no head makes such tokens. */
+/* Molmo 2 (Ai2, arXiv 2601.10611), the text model: Qwen 3, or OLMo 3 with its norms, with its own
+ * tensor names, q, k and v in one matrix, and up and gate in another. Image tokens have an
+ * embedding table of their own and no rows in the head. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

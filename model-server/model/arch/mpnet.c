@@ -1,4 +1,4 @@
-/* MPNet (arXiv 2004.09297): RoBERTa whose attention has a learned number for each distance too. */
+/* MPNet (arXiv 2004.09297): RoBERTa with a learned relative position bias. */
 #include "model-server/model/arch.h"
 
 enum { PADDING = 1, FARTHEST = 128 }; /* its code has these, whatever the file says */

@@ -1,4 +1,4 @@
-/* MPT: ALiBi, layer norms without biases, one matrix of q over k over v. */
+/* MPT: ALiBi, layer norms without biases, q, k and v in one matrix. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

@@ -1,6 +1,6 @@
-/* Muse Glimmer (Meta), the text model: Gemma 2's norms around the branches, a norm of the embedding
- * and of each head of q and k without weights, windows on three of four layers, which alone rotate,
- * a gate of attention's result, and logits that are scaled and capped. */
+/* Muse Glimmer (Meta), the text model: Gemma 2's norms before and after each sublayer, a norm after
+ * the embedding and per-head QK norm without weights; sliding windows and RoPE in three of four
+ * layers, neither in the others; an output gate on attention; scaled, soft-capped logits. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

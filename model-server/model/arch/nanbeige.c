@@ -1,5 +1,5 @@
-/* Nanbeige 4.2 (Nanbeige LLM Lab): Llama whose layers run twice with keys and values of each time;
- * the last norm follows each time. */
+/* Nanbeige 4.2 (Nanbeige LLM Lab): Llama whose layers run twice, with separate keys and values for
+ * each pass; the final norm follows each pass. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

@@ -1,5 +1,5 @@
-/* nanochat: norms without weights, one after the embedding, of q and k too; rotary embedding by
- * negative angles; the square of ReLU. https://github.com/karpathy/nanochat */
+/* nanochat: norms without weights, also after the embedding and of q and k; RoPE with negated
+ * angles; squared ReLU. https://github.com/karpathy/nanochat */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* Nemotron 4, Minitron (arXiv 2402.16819): layer norms of 1 + w, the square of ReLU without a gate,
- * half of each head rotates. */
+/* Nemotron 4, Minitron (arXiv 2402.16819): layer norms that scale by 1 + w, an ungated squared-ReLU
+ * MLP, RoPE on half of each head. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

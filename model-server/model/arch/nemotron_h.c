@@ -1,5 +1,5 @@
-/* NVIDIA Nemotron-H (arXiv 2504.03624), Nemotron Nano 2 and 3, Nemotron 3 Super: a layer
- * is one of Mamba-2, attention without rotation, an MLP or experts, none of these gated. */
+/* NVIDIA Nemotron-H (arXiv 2504.03624), Nemotron Nano 2 and 3, Nemotron 3 Super: each layer is one
+ * of Mamba-2, attention without RoPE, an MLP, or experts; MLPs and experts are ungated. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>

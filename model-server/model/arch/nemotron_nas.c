@@ -1,5 +1,5 @@
-/* NVIDIA's Llama Nemotron Super 49B and Ultra 253B (Puzzle, arXiv 2411.19146): Llama 3 whose layers
- * differ: some have no attention, some no MLP, and both have sizes of their own. */
+/* NVIDIA's Llama Nemotron Super 49B and Ultra 253B (Puzzle, arXiv 2411.19146): Llama 3 with
+ * heterogeneous layers: some lack attention or the MLP, and widths and key-value heads differ. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

@@ -1,5 +1,5 @@
-/* NeoBERT (arXiv 2502.19587): an encoder with RMS norms before the branches, neighbouring elements
- * that rotate, q, k and v of a head side by side, and a gated MLP. */
+/* NeoBERT (arXiv 2502.19587): a pre-norm encoder with RMS norms, interleaved RoPE, q, k and v
+ * interleaved per head in one matrix, and a gated MLP. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Nomic Embed 1 and 1.5 (arXiv 2402.01613): BERT with rotations, a gated MLP and few biases; Nomic
- * Embed 2 (2502.07972): MLPs without gates, biases, and experts in every other layer. */
+/* Nomic Embed 1 and 1.5 (arXiv 2402.01613): BERT with RoPE, a gated MLP and few biases; Nomic Embed
+ * 2 (2502.07972): ungated MLPs, biases, and experts in every other layer. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Nystroemformer (arXiv 2102.03902) with a landmark for each token, as its published files have it:
- * BERT, to whose attention each head adds a convolution of its values. */
+/* Nyströmformer (arXiv 2102.03902) with one landmark per token, as in its published checkpoints:
+ * BERT with a depthwise convolution of each head's values added to attention. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include "model-server/model/taps.h"

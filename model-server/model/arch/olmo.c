@@ -1,5 +1,5 @@
-/* OLMo (arXiv 2402.00838): Llama whose layer norms have neither weights nor biases, and whose q, k
- * and v may be clipped. */
+/* OLMo (arXiv 2402.00838): Llama with layer norms without weights and biases, and optional clipping
+ * of q, k and v. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

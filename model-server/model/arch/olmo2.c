@@ -1,5 +1,5 @@
-/* OLMo 2 and 3 (arXiv 2501.00656): norms after the branches only, q and k normalised over all
- * heads; OLMo 3 has windows, and only its other layers stretch their rotation. */
+/* OLMo 2 and 3 (arXiv 2501.00656): norms only after the sublayers, QK norm over all heads together;
+ * OLMo 3 has sliding windows, and RoPE scaling only in the layers with full attention. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

@@ -1,6 +1,6 @@
-/* OLMo Hybrid: layers of the gated delta rule (arXiv 2412.06464) with norms before the branches,
- * every fourth one of OLMo 3's attention with norms after them; beta up to 2, so that a state may
- * change its sign (arXiv 2411.12537). */
+/* OLMo Hybrid: pre-norm layers of the gated delta rule (arXiv 2412.06464), with beta up to 2 for
+ * negative eigenvalues (arXiv 2411.12537); every fourth layer is OLMo 3's attention with norms
+ * after the sublayers. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>

@@ -1,4 +1,4 @@
-/* OLMoE (arXiv 2409.02060): experts in every layer, q and k normalised over all heads. */
+/* OLMoE (arXiv 2409.02060): experts in every layer, QK norm over all heads together. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

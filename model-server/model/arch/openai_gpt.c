@@ -1,4 +1,4 @@
-/* GPT (Radford et al., 2018): GPT-2 with norms of sums and none at the end. */
+/* GPT (Radford et al., 2018): post-norm GPT-2 without a final norm. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

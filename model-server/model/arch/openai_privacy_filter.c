@@ -1,5 +1,5 @@
-/* OpenAI Privacy Filter: gpt-oss whose tokens see a window to both sides, and which labels each of
- * them. Neighbouring elements rotate; gates and ups of an expert are one behind the other. */
+/* OpenAI Privacy Filter: gpt-oss with bidirectional sliding windows, which classifies each token.
+ * Interleaved RoPE; gate and up of an expert are concatenated, not interleaved. */
 #include "model-server/model/arch.h"
 
 static bool all(struct config *c, uint32_t layer) { return (void)c, (void)layer, true; }

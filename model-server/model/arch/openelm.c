@@ -1,6 +1,5 @@
-/* OpenELM (Apple, arXiv 2404.14619): Llama whose layers differ in the number of heads and in the
- * width of the MLP, with q and k normalised per head and q, k, v and gate, up in one matrix each.
- */
+/* OpenELM (Apple, arXiv 2404.14619): Llama with layer-wise scaling of the number of heads and of
+ * the MLP width, per-head QK norm, and fused q, k, v and fused gate, up. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>

@@ -1,5 +1,5 @@
-/* OPT (arXiv 2205.01068): learned positions that begin at 2, ReLU; that of 350M has norms of sums
- * and a narrow embedding. */
+/* OPT (arXiv 2205.01068): learned positions with an offset of 2, ReLU; the 350M model is post-norm
+ * and has an embedding narrower than the layers. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

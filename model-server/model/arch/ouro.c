@@ -1,5 +1,6 @@
-/* Ouro (ByteDance, arXiv 2510.25741): Llama with norms around the branches, whose layers run
- * several times with keys and values of each time; the last norm follows each time. */
+/* Ouro (ByteDance, arXiv 2510.25741): Llama with norms before and after each sublayer, whose layers
+ * run several times, with separate keys and values for each pass; the final norm follows each pass.
+ * */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* Persimmon (Adept): layer norms of each head of q and k, with biases; half of each head rotates; a
- * squared ReLU. */
+/* Persimmon (Adept): per-head QK layer norms with biases, RoPE on half of each head, squared ReLU.
+ * */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

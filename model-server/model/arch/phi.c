@@ -1,5 +1,4 @@
-/* Phi-1, 1.5 and 2: attention and a plain MLP beside each other behind one norm. arXiv 2309.05463
- */
+/* Phi-1, 1.5 and 2: parallel attention and ungated MLP after one norm. arXiv 2309.05463 */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

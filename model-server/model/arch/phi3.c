@@ -1,6 +1,5 @@
-/* Phi-3, 3.5 mini and 4: Llama with q, k, v and gate, up stored as one matrix each. arXiv
- * 2404.14219. Phi-4-multimodal (2503.01743) with texts alone, for which its adapters of pictures
- * and of sound are off. */
+/* Phi-3, 3.5 mini and 4: Llama with fused q, k, v and fused gate, up. arXiv 2404.14219.
+ * Phi-4-multimodal (2503.01743) with text only: its image and audio adapters are off. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,4 +1,4 @@
-/* Phi-3.5-MoE: layer norms, biases, and experts that SparseMixer chooses (arXiv 2404.14219,
+/* Phi-3.5-MoE: layer norms, biases, and experts selected by SparseMixer (arXiv 2404.14219,
  * 2409.12136). */
 #include "model-server/model/arch.h"
 

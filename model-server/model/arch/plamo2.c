@@ -1,6 +1,6 @@
-/* PLaMo 2 (Preferred Networks, arXiv 2509.04897): PLaMo 3's norms around the branches; in every
- * second layer a Mamba whose steps are those of heads, in the others attention to a window, whose
- * heads of q and k have norms of their own. */
+/* PLaMo 2 (Preferred Networks, arXiv 2509.04897): PLaMo 3's norms before and after each sublayer;
+ * every second layer is a Mamba with a step size per head, the others have sliding-window attention
+ * with per-head QK norm. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>

@@ -1,5 +1,5 @@
-/* PLaMo 3 (Preferred Networks): norms around the branches, q and k normalised per head, a window in
- * seven of eight layers, which have a rotation of their own. */
+/* PLaMo 3 (Preferred Networks): norms before and after each sublayer, per-head QK norm, sliding
+ * windows with their own RoPE in seven of eight layers. */
 #include "model-server/model/arch.h"
 #include <math.h>
 

@@ -1,5 +1,5 @@
-/* Qwen, the first one (arXiv 2309.16609): Llama under GPT-2's names, q, k and v in one matrix with
- * biases. */
+/* The original Qwen (arXiv 2309.16609): Llama with GPT-2's tensor names, and q, k and v in one
+ * matrix with biases. */
 #include "model-server/model/arch.h"
 
 static const struct config_key keys[] = {

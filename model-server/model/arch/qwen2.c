@@ -1,5 +1,5 @@
-/* Qwen 1.5, 2 and 2.5, the text model of dots.ocr, and MiMo (Xiaomi, arXiv 2505.07608), whose layer
- * that drafts is not used: Llama with biases on q, k, v; the upper layers may have a window. */
+/* Qwen 1.5, 2 and 2.5, the text model of dots.ocr, and MiMo (Xiaomi, arXiv 2505.07608) without its
+ * draft layer: Llama with biases on q, k and v; the upper layers may have sliding windows. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Qwen 3, dense: a head size of its own, q and k normalised per head. Cosmos 3's files have other
- * names for attention's matrices. */
+/* Qwen 3, dense: an explicit head size, per-head QK norm. Cosmos 3's checkpoints have other names
+ * for the attention matrices. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* Qwen 3.5 and 3.6, dense: layers of the gated delta rule (arXiv 2412.06464), every fourth one of
- * attention with a gate. */
+/* Qwen 3.5 and 3.6, dense: layers of the gated delta rule (arXiv 2412.06464); every fourth layer is
+ * attention with an output gate. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s) { config_qwen_delta(c, s, 0); }

@@ -1,4 +1,4 @@
-/* Qwen 3, mixtures of experts: dense layers where the file says so. */
+/* Qwen 3 with experts; dense layers where config.json says so. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Qwen3-Next and Qwen 3.5 with experts: layers of the gated delta rule (arXiv 2412.06464), every
- * fourth one of attention with a gate; one gated shared expert. */
+ * fourth layer attention with an output gate; one gated shared expert. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Qwen4-Exp: Qwen 3.5 with experts, with several residual streams that gates join, embeddings of
- * hashed n-grams in some layers, and attention to blocks that an indexer selects. Most files are
- * those of the model with vision. */
+/* Qwen4-Exp: Qwen 3.5 with experts, several residual streams joined by gates, embeddings of hashed
+ * n-grams in some layers, and block-sparse attention selected by an indexer. Most checkpoints are
+ * those of the vision model. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

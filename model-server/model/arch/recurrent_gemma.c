@@ -1,5 +1,5 @@
 /* RecurrentGemma (Griffin, arXiv 2402.19427, 2404.07839): two layers of a real-gated linear
- * recurrence, then one of attention with a window; gated MLPs, norms around 1. */
+ * recurrent unit, then one of sliding-window attention; gated MLPs, norms that scale by 1 + w. */
 #include "common/json/json.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/model/arch.h"

@@ -1,4 +1,5 @@
-/* RemBERT (arXiv 2010.12821): BERT whose embedding has a width of its own, always projected. */
+/* RemBERT (arXiv 2010.12821): BERT with an embedding width of its own, which is always projected.
+ * */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,7 +1,7 @@
 /* RoBERTa, XLM-RoBERTa, CamemBERT (arXiv 1907.11692, 1911.02116), data2vec's text model
- * (2202.03555), I-BERT (2101.01321) in floating point, and LUKE (2010.01057) of words alone: BERT
- * whose positions begin behind the padding's. Also Jina Reranker 2, and Jina ColBERT 2 and Jina
- * Embeddings 3 with rotations, under names of their own. */
+ * (2202.03555), I-BERT (2101.01321) in floating point, and LUKE (2010.01057) without entities: BERT
+ * with positions that start after the padding index. Also Jina Reranker 2, Jina ColBERT 2 and Jina
+ * Embeddings 3 with RoPE and their own tensor names. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

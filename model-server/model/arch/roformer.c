@@ -1,4 +1,4 @@
-/* RoFormer (arXiv 2104.09864): BERT whose neighbouring elements rotate. */
+/* RoFormer (arXiv 2104.09864): BERT with interleaved RoPE. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

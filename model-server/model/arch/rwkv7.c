@@ -1,6 +1,6 @@
-/* RWKV-7 Goose (arXiv 2503.14456): no attention and no end of positions, but a recurrence whose
- * state each token decays, erases from and writes to; MLPs with the square of ReLU; both read a mix
- * of their input and that of the token before. */
+/* RWKV-7 Goose (arXiv 2503.14456): no attention and no position limit, but a recurrence with a
+ * generalised delta rule and a decay per channel; squared-ReLU MLPs; both sublayers mix their input
+ * with that of the previous token (token shift). */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

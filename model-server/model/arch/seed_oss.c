@@ -1,4 +1,4 @@
-/* Seed-OSS: Llama with biases on q, k and v and a head size of its own. */
+/* Seed-OSS: Llama with biases on q, k and v and an explicit head size. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

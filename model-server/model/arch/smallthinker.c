@@ -1,5 +1,5 @@
-/* SmallThinker (SJTU, arXiv 2507.20984): Llama with experts of ReLU gates, whose router reads the
- * stream before attention; some layers have a window, some do not rotate. */
+/* SmallThinker (SJTU, arXiv 2507.20984): Llama with ReLU-gated experts and a router that reads the
+ * residual stream before attention; some layers have sliding windows, some have no RoPE. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

@@ -1,4 +1,4 @@
-/* SmolLM 3: Llama whose every fourth layer does not rotate (arXiv 2501.18795). */
+/* SmolLM 3: Llama without RoPE in every fourth layer (arXiv 2501.18795). */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

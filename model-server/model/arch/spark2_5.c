@@ -1,5 +1,5 @@
-/* Spark X2.5 (iFLYTEK): Llama with a gate for each head of attention and GELU; windows on three of
- * four layers, with a rotation of their own; q, k and v in one matrix. */
+/* Spark X2.5 (iFLYTEK): Llama with a per-head output gate on attention and GELU; sliding windows
+ * with their own RoPE in three of four layers; q, k and v in one matrix. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

@@ -1,5 +1,5 @@
-/* SqueezeBERT (arXiv 2006.11316): BERT whose matrices are convolutions of one token, most of them
- * in groups. */
+/* SqueezeBERT (arXiv 2006.11316): BERT with matrices stored as pointwise convolutions, most of them
+ * grouped. */
 #include "model-server/model/arch.h"
 
 static const double NORM_EPS = 1e-12; /* in the layers, whatever the file says */

@@ -1,5 +1,5 @@
-/* StableLM 2 and 3B: layer norms, a quarter of each head rotates. stablelm_epoch: the first files'
- * word. */
+/* StableLM 2 and 3B: layer norms, RoPE on a quarter of each head. stablelm_epoch is the model_type
+ * of the first checkpoints. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

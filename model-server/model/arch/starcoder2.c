@@ -1,4 +1,4 @@
-/* StarCoder 2: layer norms, biases, a plain MLP, a window. arXiv 2402.19173 */
+/* StarCoder 2: layer norms, biases, an ungated MLP, sliding-window attention. arXiv 2402.19173 */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,7 +1,7 @@
 /* Step 3.5 Flash (StepFun, arXiv 2602.10604) and the text model of Step 3.7: Qwen 3's attention
- * with a gate for each head, windows on most layers, which have more heads and a rotation of their
- * own, norms around 1, experts that sigmoid scores and a bias choose; the last layers cap what
- * gates and ups are. */
+ * with a per-head output gate; sliding windows in most layers, with more heads and their own RoPE;
+ * norms that scale by 1 + w. Router: sigmoid scores and a selection bias; the last layers clamp
+ * gate and up. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <stdlib.h>

@@ -1,8 +1,7 @@
 /* T5 (arXiv 1910.10683), Flan-T5 (2210.11416), mT5 and UMT5 (2010.11934, 2304.09151), LongT5 with
- * windows to both sides in the encoder (2112.07916): RMS norms
- * before the branches, no biases, positions only as a number per distance, a ReLU or a gated MLP.
- * The encoder alone (2112.07899), or the decoder, which attends to the encoder's rows; classifiers
- * of texts, which both read. Also the text model of BLIP-2. */
+ * bidirectional sliding windows in the encoder (2112.07916): pre-norm with RMS norms, no biases, a
+ * relative position bias, a ReLU or gated MLP. The encoder alone (2112.07899), or the decoder,
+ * which cross-attends to the encoder; text classifiers run both. Also the text model of BLIP-2. */
 #include "common/json/json.h"
 #include "common/text.h"
 #include "model-server/model/arch.h"

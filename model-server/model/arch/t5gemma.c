@@ -1,5 +1,5 @@
-/* T5Gemma (arXiv 2504.06225): Gemma 2 twice, as an encoder that sees both ways and as a decoder
- * that also attends to its rows. The encoder alone, or the decoder: see choose(). */
+/* T5Gemma (arXiv 2504.06225): Gemma 2 twice, as a bidirectional encoder and as a decoder with
+ * cross-attention. The encoder alone, or the decoder: see choose(). */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-/* T5Gemma 2, its text: Gemma 3 twice, as an encoder that sees both ways and as a
- * decoder whose layers attend to the answer and to the encoder's rows in one softmax. */
+/* T5Gemma 2, its text: Gemma 3 twice, as a bidirectional encoder and as a decoder that attends to
+ * the answer and to the encoder's output in one softmax. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

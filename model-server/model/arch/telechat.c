@@ -1,5 +1,5 @@
-/* TeleChat 1 and 2 (China Telecom, arXiv 2401.03804, 2507.18013): Llama whose k and v of a head are
- * side by side in one matrix, with biases of the last matrices alone. */
+/* TeleChat 1 and 2 (China Telecom, arXiv 2401.03804, 2507.18013): Llama with k and v interleaved
+ * per head in one matrix, and biases only in the output projections. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

@@ -1,5 +1,5 @@
-/* Tele-FLM (arXiv 2404.16645): Llama whose embeddings and logits have factors (arXiv 2304.06875).
- */
+/* Tele-FLM (arXiv 2404.16645): Llama with muP multipliers of embeddings and logits (arXiv
+ * 2304.06875). */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,4 +1,4 @@
-/* XGLM (arXiv 2112.10668): positions of sines and cosines, scaled embeddings, layer norms. */
+/* XGLM (arXiv 2112.10668): sinusoidal positions, scaled embeddings, layer norms. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,5 +1,5 @@
-/* XLM (arXiv 1901.07291) and FlauBERT (1912.05372), encoders: BERT under names of their own. A
- * text's language has no embedding here, as none is given. */
+/* XLM (arXiv 1901.07291) and FlauBERT (1912.05372), encoders: BERT with their own tensor names.
+ * Language embeddings are not used, since no language is given. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

@@ -1,5 +1,5 @@
-/* XLNet (arXiv 1906.08237), an encoder: BERT whose attention knows distances and types of tokens
- * alone. Texts have up to 512 tokens, as in training, though nothing in the model bounds them. */
+/* XLNet (arXiv 1906.08237), an encoder: BERT with relative positions and relative token types only.
+ * Texts are limited to 512 tokens, as in training, although the model has no limit. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-/* X-MOD (arXiv 2205.06266): RoBERTa with a small MLP of the text's language behind each layer,
- * which has that layer's last norm again. The language is `default_language` of config.json. */
+/* X-MOD (arXiv 2205.06266): RoBERTa with a language adapter after each layer, followed by that
+ * layer's last norm again. The language is `default_language` of config.json. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* Zamba (Zyphra, arXiv 2405.16712): Mamba layers, some of which add the result of one block of
- * attention and an MLP, which they share, to their input. A layer has several recurrences, each of
- * channels of its own. */
+/* Zamba (Zyphra, arXiv 2405.16712): Mamba layers, some of which add to their input the output of
+ * one shared block of attention and MLP. Each layer has several independent recurrences over groups
+ * of channels. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

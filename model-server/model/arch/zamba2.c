@@ -1,6 +1,6 @@
-/* Zamba2 (Zyphra, arXiv 2411.15242): Mamba-2 layers, some of which add the result of a block of
- * attention and an MLP to their input. Such layers share one block or two, each with low-rank
- * updates of its own. */
+/* Zamba2 (Zyphra, arXiv 2411.15242): Mamba-2 layers, some of which add to their input the output of
+ * a block of attention and MLP. These layers share one or two blocks, each layer with its own
+ * low-rank updates. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

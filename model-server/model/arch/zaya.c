@@ -1,6 +1,6 @@
-/* ZAYA (Zyphra): compressed convolutional attention (arXiv 2510.04476), one expert a token or none,
- * which an MLP chooses whose hidden state grows from layer to layer, and a residual stream that
- * vectors scale. */
+/* ZAYA (Zyphra): compressed convolutional attention (arXiv 2510.04476); one expert or none per
+ * token, chosen by an MLP router whose hidden state accumulates over the layers; a residual stream
+ * with learned scales. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>

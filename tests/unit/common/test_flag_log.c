@@ -15,7 +15,7 @@ struct cfg {
     const char *model;
     struct flag_list origins;
 };
-static const char *const formats[] = {"text", "json", NULL};
+static const char *const formats[] = {"text", "json", "structured=json", NULL};
 #define AT(field) .off = offsetof(struct cfg, field)
 static const struct flag rows[] = {
     {.name = "model-id",
@@ -144,7 +144,7 @@ TEST(faults_name_the_option_and_what_was_expected)
         {"m --port x", "--port: `x` is not a number"},
         {"m --port 1.5", "--port: `1.5` is not a whole number"},
         {"m --seed -1", "--seed: `-1` is not a whole number"},
-        {"m --format xml", "--format: `xml` is not one of text, json"},
+        {"m --format xml", "--format: `xml` is not one of text, json, structured"},
         {"m --quiet=maybe", "--quiet=maybe: `maybe` is not true or false"},
         {"m --port", "--port needs a value"},
         {"--port 1", "model-id is required; see tester serve --help"},
@@ -158,9 +158,11 @@ TEST(faults_name_the_option_and_what_was_expected)
     }
 }
 
+static void all_help(const struct flag_program *p, FILE *out) { flags_help(p, NULL, out); }
+
 TEST(every_row_is_on_every_page)
 {
-    void (*const pages[])(const struct flag_program *, FILE *) = {flags_help, flags_markdown,
+    void (*const pages[])(const struct flag_program *, FILE *) = {all_help, flags_markdown,
                                                                   flags_man};
     for (size_t i = 0; i < 3; i++) {
         char *text;
@@ -177,6 +179,52 @@ TEST(every_row_is_on_every_page)
         assert_non_null(strstr(text, "CORS_ALLOW_ORIGIN"));
         free(text);
     }
+}
+
+static char *help_of(const struct flag_program *p, const char *word)
+{
+    char *text;
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+    flags_help(p, word, f);
+    fclose(f);
+    return text;
+}
+
+TEST(help_has_headings_and_finds_words)
+{
+    static const char *const modes[] = {"fast", "slow", "quick=fast", NULL};
+    static const struct flag few[] = {
+        {.name = "alpha", .type = FLAG_STR, .heading = "First part", .help = "One of Them."},
+        {.name = "beta", .type = FLAG_ENUM, .choices = modes, .help = "Another."},
+        {.name = "gamma", .type = FLAG_STR, .heading = "Second part", .help = "The last."},
+        {0}};
+    const struct flag_program p = {"tester", "It works.", few, NULL, NULL};
+    char *all = help_of(&p, NULL), *them = help_of(&p, "them"), *gamma = help_of(&p, "GAM");
+    const char *first = strstr(all, "\nFirst part:\n"), *second = strstr(all, "\nSecond part:\n");
+    assert_true(first && second && first < strstr(all, "--alpha") &&
+                strstr(all, "--beta") < second && second < strstr(all, "--gamma"));
+    assert_non_null(strstr(all, "[choices: fast, slow, quick]"));
+    assert_true(strstr(them, "--alpha") && strstr(them, "First part") && !strstr(them, "--beta") &&
+                !strstr(them, "Second part") && !strstr(them, "Usage"));
+    assert_true(strstr(gamma, "Second part:") && !strstr(gamma, "First part"));
+    char *none = help_of(&p, "delta");
+    assert_string_equal(none, "No option of tester has `delta` in its name or description.\n");
+    free(none);
+    free(gamma);
+    free(them);
+    free(all);
+}
+
+TEST(another_word_for_a_choice_is_that_choice)
+{
+    struct cfg c;
+    struct err e = ERR_INIT;
+    assert_int_equal(parse(&c, &e, NULL, "m --format structured"), 0);
+    assert_int_equal(c.format, 1);
+    flags_free(&program, &c);
+    assert_int_equal(parse(&c, &e, NULL, "m --format structured=json"), -1);
+    flags_free(&program, &c);
 }
 
 TEST(words_are_near_by_their_edits)

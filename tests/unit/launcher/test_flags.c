@@ -139,25 +139,78 @@ static bool is_ours(const char *name, size_t n)
     return f->name;
 }
 
-/* What users of other servers type is answered with an option that there is. */
-TEST(options_of_other_servers)
+/* Each is an option here, or names one, or says why none is needed. */
+TEST(rows_of_other_servers)
 {
-    struct config c;
-    struct err e;
-    check(&c, "--max-model-len=8192", -1, &e);
-    assert_string_equal(e.msg, "unexpected argument '--max-model-len=8192' found; use "
-                               "--max-total-tokens. See launcher --help");
-    check(&c, "-m x", -1, &e);
-    assert_non_null(strstr(e.msg, "use --model-id."));
-    check(&c, "org/name --port 1", -1, &e);
-    assert_non_null(strstr(e.msg, "a model is given by --model-id."));
     for (const struct flag_foreign *f = foreign_options; f->name; f++) {
+        const bool elsewhere =
+            f->kind == FOREIGN_SAME || f->kind == FOREIGN_SETS || f->kind == FOREIGN_MAPS;
         assert_false(!strncmp(f->name, "--", 2) && is_ours(f->name + 2, strlen(f->name) - 2));
-        for (const char *s = f->advice; (s = strstr(s, "--")); s += 2)
+        assert_int_equal(f->here != NULL, elsewhere);
+        assert_true(!f->here || is_ours(f->here, strlen(f->here)));
+        assert_int_equal(f->value != NULL, f->kind == FOREIGN_SETS || f->kind == FOREIGN_MAPS);
+        assert_true(f->advice || elsewhere);
+        for (const char *s = f->advice ? f->advice : ""; (s = strstr(s, "--")); s += 2)
             assert_true(is_ours(s + 2, strspn(s + 2, "abcdefghijklmnopqrstuvwxyz-")));
         for (const struct flag_foreign *g = foreign_options; g < f; g++)
             assert_string_not_equal(f->name, g->name);
     }
+}
+
+TEST(options_of_other_servers_are_taken)
+{
+    struct config c;
+    struct err e;
+    assert_int_equal(check(&c,
+                           "org/name -tp 2 -pp 2 --max-model-len=8192 --dtype half --enforce-eager "
+                           "--enable-auto-tool-choice --tool-call-parser hermes --host ::1",
+                           -1, &e),
+                     0);
+    assert_string_equal(c.model_id, "org/name");
+    assert_string_equal(c.hostname, "::1");
+    assert_int_equal(c.num_shard, 4);
+    assert_int_equal(c.max_total_tokens, 8192);
+    assert_int_equal(c.dtype, 1);
+    assert_int_equal(c.cuda_graphs.n, 1);
+    assert_string_equal(c.cuda_graphs.v[0], "0");
+    flags_free(&launcher_flags, &c);
+    assert_int_equal(check(&c, "-m x -c 4096 -np 4 -t 3 -ngl 0 --jinja -v --port 1", -1, &e), 0);
+    assert_string_equal(c.model_id, "x");
+    assert_int_equal(c.max_total_tokens, 4096);
+    assert_int_equal(c.max_batch_size, 4);
+    assert_int_equal(c.threads, 3);
+    assert_int_equal(c.device, DEVICE_CPU);
+    assert_string_equal(c.log_level, "debug");
+    flags_free(&launcher_flags, &c);
+    refused("--num-shard 4 --tensor-parallel-size 2", -1,
+            "Invalid argument: `num_shard` (4) is not `tensor_parallel_size` (2) times "
+            "`pipeline_parallel_size` (1): give one of the two");
+    refused("--api-key=", -1,
+            "Invalid argument: `api_key` is empty: leave it out to serve without keys");
+}
+
+TEST(options_of_other_servers_are_refused_with_advice)
+{
+    static const struct {
+        const char *line, *words;
+    } cases[] = {
+        {"-ngl 20", "unexpected argument '-ngl' found; use --device: a model lies on one kind of "
+                    "device. See launcher --help"},
+        {"--cache-type-k q8_0", "unexpected argument '--cache-type-k' found; use --kv-cache-dtype, "
+                                "one type for keys and values: q8_0 is int8, q4_0 is int4. See "
+                                "launcher --help"},
+        {"--jinja=1", "unexpected argument '--jinja=1' found; chat templates are always rendered. "
+                      "See launcher --help"},
+        {"--ctx-size", "--ctx-size needs a value"},
+        {"--tool-call-parser", "--tool-call-parser needs a value"},
+        {"-ngl", "-ngl needs a value"},
+        {"a b", "unexpected argument 'b' found; use --model-id. See launcher --help"},
+        {"--model-id a b", "unexpected argument 'b' found; use --model-id. See launcher --help"},
+        {"a -m b", "unexpected argument 'a' found; use --model-id. See launcher --help"},
+        {"helth", "unexpected argument 'helth' found; did you mean 'health'? See launcher --help"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        refused(cases[i].line, -1, cases[i].words);
 }
 
 int main(void) { return tests_run(NULL, NULL); }

@@ -39,4 +39,27 @@ TEST(requests_are_counted_by_route_and_class)
     traffic_free(t);
 }
 
+TEST(an_unknown_path_is_near_to_a_route)
+{
+    static const struct {
+        const char *path, *near;
+    } cases[] = {
+        {"/v1/chat/completion", "/v1/chat/completions"},
+        {"/v1/v1/chat/completions", "/v1/chat/completions"},
+        {"/v1/chat/completions/", "/v1/chat/completions"},
+        {"/proxy/llm/v1/messages", "/v1/messages"},
+        {"/genrate", "/generate"},
+        {"/metric", "/metrics"},
+        {"/v1", NULL},
+        {"/", NULL},
+        {"/wp-login.php", NULL},
+        {"", NULL},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        const char *near = route_near(cases[i].path);
+        if (!near != !cases[i].near || (near && strcmp(near, cases[i].near) != 0))
+            fail_msg("%s: %s", cases[i].path, near ? near : "nothing");
+    }
+}
+
 int main(void) { return tests_run(NULL, NULL); }
