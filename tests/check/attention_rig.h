@@ -24,9 +24,11 @@ struct sequence {
     enum kv_dtype dtype;
     bool rounds; /* kv_desc.rounds */
     bool dirty;  /* every block has been another sequence's, whose keys and values were all NaN */
-    float *qkv;  /* [len][(n_heads + 2 n_kv_heads) * head_dim], before rope */
+    uint32_t every; /* attention is computed for every so-manieth chunk and the last; 0: for all */
+    float *qkv;     /* [len][(n_heads + 2 n_kv_heads) * head_dim], before rope */
     float *rope;
     struct mutual *mutual; /* [len] */
+    double **stored; /* [2 n_kv_heads * len]: heads as the cache has them, see stored_head() */
 };
 
 static size_t qkv_width(const struct attn *a)
@@ -66,7 +68,12 @@ static struct sequence sequence_new(struct attn attn, uint32_t len, enum kv_dtyp
     return s;
 }
 
-static void sequence_free(struct sequence *s) { free(s->qkv), free(s->rope), free(s->mutual); }
+static void sequence_free(struct sequence *s)
+{
+    for (size_t i = 0; s->stored && i < (size_t)2 * s->attn.n_kv_heads * s->len; i++)
+        free(s->stored[i]);
+    free(s->stored), free(s->qkv), free(s->rope), free(s->mutual);
+}
 
 /* Spans of one step and their rows. */
 struct step {
@@ -109,8 +116,9 @@ static void step_add(struct step *t, const struct sequence *s, const uint32_t *t
     }
 }
 
+/* Store the keys and values of a step, and compute its attention if asked to. */
 static void step_run(struct device *d, struct step *t, const struct sequence *s,
-                     struct kv_cache *kv)
+                     struct kv_cache *kv, bool attend)
 {
     struct err e = ERR_INIT;
     const struct attn *a = &s->attn;
@@ -120,7 +128,8 @@ static void step_run(struct device *d, struct step *t, const struct sequence *s,
     t->b.pos = t->pos, t->b.slots = t->slots, t->b.spans = t->spans;
     assert_int_equal(ops->step_begin(d, &t->b, &e), 0);
     ops->rope_kv(d, t->qkv, kv, 1, &rk);
-    ops->attention(d, t->out, t->qkv, (uint32_t)qkv_width(a), kv, 1, a);
+    if (attend)
+        ops->attention(d, t->out, t->qkv, (uint32_t)qkv_width(a), kv, 1, a);
     assert_int_equal(ops->step_end(d, &e), 0);
 }
 
@@ -139,14 +148,21 @@ static void make_dirty(struct device *d, const struct sequence *s, struct kv_cac
     for (block = 0; block < n_blocks; block++) {
         t.b = (struct ragged){0};
         step_add(&t, &bad, &block, 0, s->block_size);
-        step_run(d, &t, &bad, kv);
+        step_run(d, &t, &bad, kv, false);
     }
     free(bad.qkv), free(bad.rope), free(bad.mutual);
     step_free(&t);
 }
 
+/* Is attention computed for the chunk that begins at `at`? */
+static bool attended(const struct sequence *s, uint32_t chunk, uint32_t at)
+{
+    return !s->every || at / chunk % s->every == 0 || s->len - at <= chunk;
+}
+
 /* Feed the sequence in chunks of at most `chunk` tokens, beside a second, shorter copy of itself
- * when `beside`; o: [len][n_heads * head_dim]. */
+ * when `beside`; o: [len][n_heads * head_dim], of which rows that are not attended stay as they
+ * are. */
 static void run_sequence(struct device *d, const struct sequence *s, uint32_t chunk, bool beside,
                          float *o)
 {
@@ -176,8 +192,9 @@ static void run_sequence(struct device *d, const struct sequence *s, uint32_t ch
         if (beside && at < other) /* the neighbour comes first */
             step_add(&t, s, blocks + n, at, other - at < len ? other - at : len);
         step_add(&t, s, blocks, at, len);
-        step_run(d, &t, s, kv);
-        memcpy(o + at * out, t.out + t.spans[t.b.n_spans - 1].first * out, len * out * 4);
+        step_run(d, &t, s, kv, attended(s, chunk, at));
+        if (attended(s, chunk, at))
+            memcpy(o + at * out, t.out + t.spans[t.b.n_spans - 1].first * out, len * out * 4);
     }
     ops->kv_free(d, kv);
     step_free(&t);
@@ -264,6 +281,21 @@ static void head_of(const struct sequence *s, uint32_t t, uint32_t head, bool ca
         x[i] = f[i];
 }
 
+/* The same of key or value head `head` (n_heads and more) as it is stored; computed once, for the
+ * qkv of that time, and owned by the sequence. */
+static const double *stored_head(struct sequence *s, uint32_t t, uint32_t head)
+{
+    const size_t heads = (size_t)2 * s->attn.n_kv_heads;
+    if (!s->stored)
+        s->stored = calloc(heads * s->len, sizeof(*s->stored));
+    double **x = &s->stored[(head - s->attn.n_heads) * s->len + t];
+    if (!*x) {
+        *x = malloc(s->attn.head_dim * sizeof(**x));
+        head_of(s, t, head, true, *x);
+    }
+    return *x;
+}
+
 static double score(const struct sequence *s, const double *q, const double *k, uint32_t head,
                     int64_t dist)
 {
@@ -282,13 +314,13 @@ static double score(const struct sequence *s, const double *q, const double *k, 
 }
 
 /* o of one token and head in double; returns the largest difference from `got`. */
-static double attention_error(const struct sequence *s, uint32_t t, uint32_t head, const float *got)
+static double attention_error(struct sequence *s, uint32_t t, uint32_t head, const float *got)
 {
     const struct attn *a = &s->attn;
     uint32_t dim = a->head_dim, kv = head / (a->n_heads / a->n_kv_heads);
     uint32_t lo = a->window && t + 1 > a->window ? t + 1 - a->window : 0, hi = t;
     lo = a->chunk ? t / a->chunk * a->chunk : lo;
-    double q[WIDEST], x[WIDEST], o[WIDEST] = {0}, sum = 0, max = -INFINITY, worst = 0;
+    double q[WIDEST], o[WIDEST] = {0}, sum = 0, max = -INFINITY, worst = 0;
     double *p = malloc(s->len * sizeof(*p));
     while (a->both && hi + 1 < s->len && (!a->window || hi + 1 - t < a->window + a->ahead))
         hi++;
@@ -299,8 +331,7 @@ static double attention_error(const struct sequence *s, uint32_t t, uint32_t hea
         hi = m.end - 1;
     head_of(s, t, head, false, q);
     for (uint32_t i = lo; i <= hi; i++) {
-        head_of(s, i, a->n_heads + kv, true, x);
-        p[i] = score(s, q, x, head, (int64_t)i - t);
+        p[i] = score(s, q, stored_head(s, i, a->n_heads + kv), head, (int64_t)i - t);
         max = fmax(max, p[i]);
     }
     if (a->sinks) {
@@ -310,7 +341,7 @@ static double attention_error(const struct sequence *s, uint32_t t, uint32_t hea
     for (uint32_t i = lo; i <= hi; i++)
         sum += p[i] = exp(p[i] - max);
     for (uint32_t i = lo; i <= hi; i++) {
-        head_of(s, i, a->n_heads + a->n_kv_heads + kv, true, x);
+        const double *x = stored_head(s, i, a->n_heads + a->n_kv_heads + kv);
         for (uint32_t c = 0; c < dim; c++)
             o[c] += p[i] / sum * x[c];
     }

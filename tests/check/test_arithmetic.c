@@ -32,7 +32,7 @@ static void multiply(struct device *d, const struct mat_desc *m, const float *x,
     ops->weight_free(d, w);
 }
 
-static void compute(struct results *r, const struct device_options *o, const struct sequence *s,
+static void compute(struct results *r, const struct device_options *o, struct sequence *s,
                     const struct mat_desc *m, const float *x)
 {
     struct err e = ERR_INIT;

@@ -43,9 +43,9 @@ struct attn_case {
     uint32_t len, block_size;
 };
 static const struct attn_case attn_cases[] = {
-    {{8, 2, 64, 0.125f}, 1100, 16},
+    {{4, 1, 64, 0.125f}, 1100, 16},
     {{4, 4, 48, 0.144f}, 70, 32},
-    {{14, 2, 64, 0.125f, 0, 100}, 650, 64},
+    {{7, 1, 64, 0.125f, 0, 100}, 650, 64},
     {{6, 1, 80, 0.11f, 20.0f, 33}, 600, 16},
     {{16, 1, 18, 0.2f, 0, .alibi = slopes}, 130, 16},
     {{3, 3, 7, 0.3f, 5.0f, .alibi = slopes}, 40, 16},
@@ -53,21 +53,21 @@ static const struct attn_case attn_cases[] = {
     {{2, 1, 1088, 0.03f, 0, 100}, 280, 16}, /* the widest */
     {{5, 5, 96, 0.1f, 0, 5}, 300, 16},
     {{9, 3, 128, 0.09f, 0, 1}, 60, 16},
-    {{8, 1, 64, 0.125f, 0, 0, .sinks = sinks}, 900, 16},
-    {{16, 2, 64, 0.125f, 0, 128, .sinks = sinks}, 700, 16},
-    {{12, 12, 32, 0.17f, 0, 0, .both = true}, 512, 16},
-    {{12, 4, 64, 0.125f, 0, 65, .both = true}, 700, 16},
+    {{8, 1, 64, 0.125f, 0, 0, .sinks = sinks}, 600, 16},
+    {{16, 2, 64, 0.125f, 0, 128, .sinks = sinks}, 530, 16},
+    {{3, 3, 32, 0.17f, 0, 0, .both = true}, 512, 16},
+    {{6, 2, 64, 0.125f, 0, 65, .both = true}, 700, 16},
     {{4, 1, 64, 0.125f, 0, 300, .sinks = sinks, .both = true}, 620, 32},
     {{3, 3, 20, 0.2f, 0, 1, .both = true}, 37, 16},
-    {{12, 4, 64, 0.125f, 0, 65, .both = true, .ahead = 1}, 700, 16},
+    {{3, 1, 64, 0.125f, 0, 65, .both = true, .ahead = 1}, 530, 16},
     {{4, 2, 32, 0.2f, 0, 6, .both = true, .ahead = 3}, 90, 16},
-    {{8, 2, 64, 0.125f, .chunk = 100}, 650, 16}, /* runs that end within tiles and splits */
+    {{4, 2, 64, 0.125f, .chunk = 100}, 650, 16}, /* runs that end within tiles and splits */
     {{6, 2, 32, 0.2f, .chunk = 1, .sinks = sinks}, 90, 32},
-    {{8, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_TOO}, 650, 16},
+    {{4, 1, 64, 0.125f, .window = 40, .mutual = MUTUAL_TOO}, 650, 16},
     {{8, 4, 72, 0.125f, .softcap = 20, .mutual = MUTUAL_TOO}, 300, 32},
-    {{8, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_AHEAD}, 650, 16},
+    {{4, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_AHEAD}, 530, 16},
     {{3, 3, 80, 0.11f, .both = true, .mutual = MUTUAL_ALONE}, 530, 16},
-    {{4, 4, 64, 1.0f, .near = nears, .reach = NEAR_REACH}, 650, 16},
+    {{4, 4, 64, 1.0f, .near = nears, .reach = NEAR_REACH}, 530, 16},
     {{4, 2, 24, 0.3f, .near = nears, .reach = NEAR_REACH}, 90, 32},
     {{3, 3, 64, 0.3f, .near = nears, .reach = NEAR_REACH, .both = true}, 300, 16},
 };
@@ -79,7 +79,7 @@ static struct attn_case any_case(uint32_t c)
     static const uint32_t dims[] = {64, 80, 96, 128, 256, 0};
     if (c < N_FIXED)
         return attn_cases[c];
-    uint32_t group = 1 + c % 9, heads = 1 + rng_below(&rng, 3), dim = dims[rng_below(&rng, 6)];
+    uint32_t group = 1 + c % 9, heads = 1 + rng_below(&rng, 2), dim = dims[rng_below(&rng, 6)];
     struct attn_case k = {.attn = {.n_heads = group * heads, .n_kv_heads = heads}};
     k.attn.head_dim = dim ? dim : 1 + rng_below(&rng, 140);
     k.attn.scale = 1 / sqrtf((float)k.attn.head_dim);
@@ -187,6 +187,27 @@ TEST(quads_agree_with_double_precision)
     form = IN_VECTORS;
 }
 
+/* Plain C takes long: of sequences without tokens ahead it computes every third chunk. */
+static void plain_is_the_same(uint32_t c, const struct attn_case *k, struct sequence *s,
+                              const float *want)
+{
+    const uint32_t chunk = cut(k, 60);
+    const size_t row = out_bytes(k) / k->len / sizeof(*want);
+    float *got = malloc(out_bytes(k));
+    struct device *d = attn_device(2, 0);
+    s->every = 3;
+    run_sequence(d, s, chunk, false, got);
+    for (uint32_t at = 0; at < k->len; at += chunk) {
+        const uint32_t n = k->len - at < chunk ? k->len - at : chunk;
+        if (attended(s, chunk, at) && memcmp(want + at * row, got + at * row, n * row * 4))
+            fail_msg("case %u, %s: the plain C kernels give other bits", c,
+                     kv_dtype_name(s->dtype));
+    }
+    s->every = 0;
+    ops->close(d);
+    free(got);
+}
+
 static void same_however_it_is_cut(uint32_t c, struct attn_case *k, enum kv_dtype type)
 {
     static const uint32_t chunks[] = {1, 7, 64, 513, 4096};
@@ -208,13 +229,8 @@ static void same_however_it_is_cut(uint32_t c, struct attn_case *k, enum kv_dtyp
             fail_msg("case %u, %s: chunks of %u give other bits", c, kv_dtype_name(type),
                      chunks[i]);
     }
-    d = attn_device(2, 0);
-    if (c < N_FIXED || c % 4 == 0) { /* slow */
-        run_sequence(d, &s, cut(k, 100), false, got);
-        if (memcmp(want, got, bytes))
-            fail_msg("case %u, %s: the plain C kernels give other bits", c, kv_dtype_name(type));
-    }
-    ops->close(d);
+    if (c < N_FIXED || c % 4 == 0)
+        plain_is_the_same(c, k, &s, want);
     free(want), free(got);
     sequence_free(&s);
 }
@@ -249,7 +265,8 @@ TEST(pairs_are_bitwise_the_same_however_they_are_cut)
         struct attn_case k = pick(c);
         k.len = k.len < 300 ? k.len : k.len / 2;
         same_however_it_is_cut(c, &k, type_of(c));
-        same_however_it_is_cut(c, &k, KV_BF16);
+        if (c % 4 == 1)
+            same_however_it_is_cut(c, &k, KV_BF16);
     }
     form = IN_VECTORS;
 }

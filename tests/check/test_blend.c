@@ -44,10 +44,9 @@ static double blended(const struct blend *p, const float *rows, uint32_t n, uint
     return y / sum; /* at most the root of n */
 }
 
-static void rows_are_blended(void **state)
+TEST(rows_are_blended)
 {
     struct device *d = device(2, ~0ull);
-    (void)state;
     for (int w = 0; w < N_WIDTHS; w++) {
         const uint32_t n = widths[w];
         float *rows = rng_floats(&rng, (size_t)ROWS * SLOTS * n), *query = rng_floats(&rng, n);
@@ -63,13 +62,12 @@ static void rows_are_blended(void **state)
     ops->close(d);
 }
 
-static void a_row_is_set_and_added_to(void **state)
+TEST(a_row_is_set_and_added_to)
 {
     enum { N = 129, EACH = SLOTS * N };
     struct device *d = device(2, ~0ull);
     float *rows = rng_floats(&rng, (size_t)ROWS * EACH), *was = copy_of(rows, (size_t)ROWS * EACH);
     float *x = rng_floats(&rng, (size_t)ROWS * N);
-    (void)state;
     ops->blend(d, x, ROWS, N, &(struct blend){BLEND_SET, SLOTS, 3, rows, NULL, 0});
     ops->blend(d, x, ROWS, N, &(struct blend){BLEND_ADD, SLOTS, 1, rows, NULL, 0});
     for (size_t i = 0; i < (size_t)ROWS * EACH; i++) {
@@ -81,11 +79,10 @@ static void a_row_is_set_and_added_to(void **state)
     ops->close(d);
 }
 
-static void heads_are_shortened(void **state)
+TEST(heads_are_shortened)
 {
     enum { HEADS = 3, BEHIND = 7 };
     struct device *d = device(2, ~0ull);
-    (void)state;
     for (int w = 0; w < 2 * N_WIDTHS; w++) {
         const uint32_t n = widths[w / 2], stride = HEADS * n + BEHIND;
         float *x = rng_floats(&rng, (size_t)ROWS * stride), *was = copy_of(x, (size_t)ROWS * stride);
@@ -149,13 +146,12 @@ static void convolve(const struct text *t, uint32_t most, float *y)
     ops->close(d);
 }
 
-static void tokens_make_weights(void **state)
+TEST(tokens_make_weights)
 {
     const size_t all = (size_t)TOKENS * CHANNELS;
     struct text t = {rng_floats(&rng, all), rng_floats(&rng, (size_t)WIDTH * CHANNELS),
                      rng_floats(&rng, (size_t)TOKENS * GROUPS * WIDTH)};
     float *y = calloc(all, sizeof(*y)), *parts = calloc(all, sizeof(*parts));
-    (void)state;
     assert_true(y && parts);
     convolve(&t, TOKENS, y);
     convolve(&t, 5, parts);
@@ -176,12 +172,6 @@ static void tokens_make_weights(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_blended),
-        cmocka_unit_test(a_row_is_set_and_added_to),
-        cmocka_unit_test(heads_are_shortened),
-        cmocka_unit_test(tokens_make_weights),
-    };
     rng = rng_new();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }
