@@ -5,11 +5,9 @@ import json
 import shutil
 
 import numpy as np
-import pytest
-from serving import Service, data
+from serving import data
 from stored_made import save
-from tales import answer, streams_survive_a_crash
-from test_sparse import LIMITS, cached_as_computed, preempted_as_alone, read_from_a_folder, works
+from test_sparse import CellsAndBlocks
 
 HIDDEN, HEADS, DIM, RANK, GROUPS, O_RANK, EXPERTS, K, FFN, STREAMS = 64, 4, 32, 24, 2, 12, 6, 2, 32, 2
 INDEX_HEADS, INDEX_DIM, CHOSEN, ALL = 8, 16, 4, 10
@@ -64,30 +62,5 @@ def entries(folder, top=8):
     return model
 
 
-def test_a_selection_matters(tmp_path):
-    """Else the other tests would hold for layers without an indexer."""
-    said = []
-    for top in 8, 500:
-        with Service(entries(tmp_path, top), args=LIMITS) as s:
-            said.append([answer(s, b) for b in works(4)])
-    assert all(a != b for a, b in zip(*said))
-
-
-@pytest.mark.parametrize("num_shard", [1, 2])
-def test_a_cached_prompt_is_as_a_computed_one(tmp_path, num_shard):
-    assert cached_as_computed(entries(tmp_path), num_shard)[1] > 0
-
-
-def test_preemption_changes_nothing(tmp_path):
-    preempted_as_alone(entries(tmp_path), "recompute", [])
-
-
-@pytest.mark.parametrize("num_shard", [1, 2])
-def test_lower_tiers_bring_entries(tmp_path, num_shard):
-    """From a folder after a restart."""
-    read_from_a_folder(entries(tmp_path), num_shard, tmp_path / "kv", works(6))
-
-
-def test_streams_go_on_when_their_shard_is_killed(tmp_path):
-    with Service(entries(tmp_path), args=LIMITS) as s:
-        streams_survive_a_crash(s, 8)
+class TestEntries(CellsAndBlocks):
+    made = staticmethod(entries)

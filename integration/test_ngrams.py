@@ -6,11 +6,9 @@ import shutil
 import subprocess
 
 import numpy as np
-import pytest
-from serving import BIN, Service, data
+from serving import BIN, data
 from stored_made import save
-from tales import answer, streams_survive_a_crash
-from test_sparse import LIMITS, cached_as_computed, preempted_as_alone, read_from_a_folder, works
+from test_sparse import CellsAndBlocks
 
 HIDDEN, HEADS, KV, DIM, STREAMS, RANK, EXPERTS, FFN, KEYS, VALUES, SIZE = 64, 4, 2, 16, 3, 12, 4, 32, 2, 4, 16
 INDEX_HEADS, INDEX_DIM, BLOCK, WIDE = 8, 16, 5, 24
@@ -106,30 +104,5 @@ def test_tables_of_other_sizes_are_refused(tmp_path):
             assert wrong.returncode != 0 and f"have 184 rows, not {rows}" in wrong.stderr, wrong.stderr
 
 
-def test_a_selection_matters(tmp_path):
-    """Else the other tests would hold for layers without an indexer."""
-    said = []
-    for budget in 20, 500:
-        with Service(ngrams(tmp_path, budget), args=LIMITS) as s:
-            said.append([answer(s, b) for b in works(4)])
-    assert all(a != b for a, b in zip(*said))
-
-
-@pytest.mark.parametrize("num_shard", [1, 2])
-def test_a_cached_prompt_is_as_a_computed_one(tmp_path, num_shard):
-    assert cached_as_computed(ngrams(tmp_path), num_shard)[1] > 0
-
-
-def test_preemption_changes_nothing(tmp_path):
-    preempted_as_alone(ngrams(tmp_path), "recompute", [])
-
-
-@pytest.mark.parametrize("num_shard", [1, 2])
-def test_lower_tiers_bring_states(tmp_path, num_shard):
-    """From a folder after a restart."""
-    read_from_a_folder(ngrams(tmp_path), num_shard, tmp_path / "kv", works(6))
-
-
-def test_streams_go_on_when_their_shard_is_killed(tmp_path):
-    with Service(ngrams(tmp_path), args=LIMITS) as s:
-        streams_survive_a_crash(s, 8)
+class TestNgrams(CellsAndBlocks):
+    made = staticmethod(ngrams)

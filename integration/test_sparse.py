@@ -52,13 +52,17 @@ def works(n, words=50):
     return [asked(prompt(i, words), i) for i in range(n)]
 
 
-def test_a_selection_matters(tmp_path):
-    """Else the other tests would hold for plain latent attention alone."""
+def selection_matters(*models):
+    """Else the other tests would hold for layers without an indexer."""
     said = []
-    for top in 24, 512:
-        with Service(sparse(tmp_path, "deepseek_v32", top), args=LIMITS) as s:
+    for model in models:
+        with Service(model, args=LIMITS) as s:
             said.append([answer(s, b) for b in works(4)])
     assert all(a != b for a, b in zip(*said))
+
+
+def test_a_selection_matters(tmp_path):
+    selection_matters(sparse(tmp_path, "deepseek_v32"), sparse(tmp_path, "deepseek_v32", 512))
 
 
 def cached_as_computed(model, num_shard):
@@ -152,3 +156,26 @@ def test_other_selections_share_no_block(tmp_path):
 def test_streams_go_on_when_their_shard_is_killed(tmp_path):
     with Service(sparse(tmp_path, "glm_moe_dsa"), args=LIMITS) as s:
         streams_survive_a_crash(s, 8)
+
+
+class CellsAndBlocks:
+    """The tests of a family which selects, and whose states are in cells: `made(folder)` is a model, `made(folder, n)` one that selects n."""
+
+    def test_a_selection_matters(self, tmp_path):
+        selection_matters(self.made(tmp_path), self.made(tmp_path, 500))
+
+    @pytest.mark.parametrize("num_shard", [1, 2])
+    def test_a_cached_prompt_is_as_a_computed_one(self, tmp_path, num_shard):
+        assert cached_as_computed(self.made(tmp_path), num_shard)[1] > 0
+
+    def test_preemption_changes_nothing(self, tmp_path):
+        preempted_as_alone(self.made(tmp_path), "recompute", [])
+
+    @pytest.mark.parametrize("num_shard", [1, 2])
+    def test_lower_tiers_bring_states(self, tmp_path, num_shard):
+        """From a folder after a restart."""
+        read_from_a_folder(self.made(tmp_path), num_shard, tmp_path / "kv", works(6))
+
+    def test_streams_go_on_when_their_shard_is_killed(self, tmp_path):
+        with Service(self.made(tmp_path), args=LIMITS) as s:
+            streams_survive_a_crash(s, 8)
