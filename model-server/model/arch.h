@@ -146,6 +146,8 @@ enum role {
     W_MOE_DOWN,
     W_MOE_LATENT_IN, /* of moe_spec.latent */
     W_MOE_LATENT_OUT,
+    W_MOE_LATENT_NORM, /* of moe_spec.latent_norm and moe_spec.result_eps */
+    W_MOE_RESULT_NORM,
     W_SELECT_BIAS,
     W_EXPERT_IDS, /* of layer_spec.by_id: a whole name */
     W_MOE_BIAS,   /* of moe_spec.sum_bias: a whole name */
@@ -296,6 +298,10 @@ enum role {
     W_SPHERE_MLP_GATE,
     W_SPHERE_MLP_UP,
     W_SPHERE_HEAD,
+    W_BALANCE, /* of decoder_spec.balance, whole names, of the mixer and of the feed-forward; and
+                  the factors of the feed-forward's result before its norm */
+    W_BALANCE_FFN,
+    W_BALANCE_FFN_NORM,
     W_LAUREL_LEFT,
     W_LAUREL_RIGHT,
     W_LAUREL_NORM,
@@ -380,6 +386,7 @@ struct arch {
     const char *names[W_ROLES];
     /* torch's parametrize was used: "x.weight" may be "x.parametrizations.weight.original". */
     bool parametrized;
+    const char *other_weight; /* NULL, or "x.weight" may be "x" and this: ".scale" */
     /* Pairs {usual, own} of keys of config.json, {NULL, NULL} at the end, or NULL: see config.h. */
     const struct config_key *keys;
     /* with decoder_spec.second_stack or .paired: names of layers alone; or NULL */

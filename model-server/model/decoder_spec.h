@@ -204,7 +204,11 @@ struct layer_spec {
     bool sparse;
     float deviations;
     float mixer_by, ffn_by; /* factors of the sublayers' results; 0: none */
+    /* Before the layer the stream is kept in these places, then blended with what is in those:
+     * decoder_spec.skip_share. Bits, of KEPT_PLACES. */
+    uint8_t keeps, joins;
 };
+enum { KEPT_PLACES = 2 };
 
 enum alibi_order {
     ALIBI_NONE,
@@ -353,6 +357,7 @@ struct decoder_spec {
     bool qk_norm_still; /* QK_NORM_PLAIN: in layers that do not rotate, too */
     enum attn_gate attn_gate;
     bool attn_gate_bias; /* ATTN_GATE_APART: a stored number of each head is added */
+    bool attn_gate_norm; /* ATTN_GATE_APART: each head's result is RMS-normalised before */
     /* The n-th addition to the stream, n from 2 on, is x sqrt((n - 1) / n) + f sqrt(1 / n) (Beam).
      * Here the stream is sqrt(n) times as large and the addition a usual one: only the epsilons of
      * the norms that read the stream differ. */
@@ -387,6 +392,9 @@ struct decoder_spec {
     /* Two stacks of layers run in turns, and the input of each turn is the sum of both results: see
      * residual_stacks.c. */
     bool two_stacks;
+    /* Not 0: the share of the stream that an earlier layer kept; the rest is the stream itself. One
+     * stream */
+    float skip_share;
     bool parallel;    /* x + attn(n(x)) + mlp(n(x)) instead of one after the other */
     bool shared_norm; /* parallel: one norm feeds both */
 
@@ -430,6 +438,9 @@ struct decoder_spec {
      * embedding is: residual_affine.c. With NORM_BEFORE, both sublayers in each layer */
     bool affine;
     struct sphere_spec sphere; /* with NORM_BEFORE and norm.bare */
+    /* Not 0: a stored number of each element balances the stream and what is added to it, divided
+     * by this temperature: residual_balanced.c. With NORM_BEFORE */
+    float balance;
     uint32_t laurel_rank; /* with altup: of the learned residual beside attention (LAuReL, arXiv
                              2411.07501) */
     /* the id whose embeddings of each layer, or of n-grams, are of a token with a given row */
