@@ -74,7 +74,7 @@ enum role {
     W_SPAN_BIAS,
     W_SPAN_KERNEL,
     W_SPAN_VALUE,
-    W_VALUE_CONV,     /* MIXER_VALUE_CONV: [heads, 1, taps, 1] */
+    W_VALUE_CONV, /* MIXER_VALUE_CONV: [heads, 1, taps, 1] */
     W_PROFILES, /* MIXER_PROFILES: the matrix of the numbers that mix, and the bank, a whole name */
     W_PROFILE_BANK,
     W_PROFILE_SCALE, /* of profile_spec.clip, whole names as W_Q_NORM is then: factors of these */
@@ -228,7 +228,7 @@ enum role {
     W_ATTN_SCALE, /* of decoder_spec.sub_scale */
     W_MLP_SCALE,
     W_LAYER_SCALE,
-    W_FFN_SCALE, /* of decoder_spec.ffn_scale, a whole name */
+    W_FFN_SCALE,   /* of decoder_spec.ffn_scale, a whole name */
     W_LAYER_EMBED, /* of all layers side by side: their embeddings; the projection of the main
                       embedding */
     W_LAYER_EMBED_PROJ,

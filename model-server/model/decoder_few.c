@@ -13,8 +13,8 @@ bool decoder_ends_few(const struct decoder *d, const struct ragged *b)
     return b->n_out && 2 * (uint64_t)b->n_out <= b->n_tokens && !d->stages &&
            (x == &residual_plain || x == &residual_sums) && y->mixer.ops && y->ffn.ops &&
            !y->tail.ops && !decoder_is_cross(d, i) && !m->layers[i].by_id && !d->front.after &&
-           !d->first_conv && !m->result_convs && !m->two_stacks && !m->moe.early_router && !m->moe.shortcut &&
-           !m->n_added && !spec_reads_embedding(m);
+           !d->first_conv && !m->result_convs && !m->two_stacks && !m->moe.early_router &&
+           !m->moe.shortcut && !m->n_added && !spec_reads_embedding(m);
 }
 
 static void swap_rows(float **a, float **b)

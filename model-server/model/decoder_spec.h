@@ -174,9 +174,9 @@ struct layer_spec {
     uint32_t chunk;   /* chunked attention with chunks of this size; 0: none */
     uint32_t profiles; /* MIXER_PROFILES: distances below it have a bias */
     bool apart_inputs; /* MIXER_PROFILES, with blend_per: q, k and v read inputs of their own */
-    bool q_grows;     /* q has a factor that grows with the position: struct q_growth */
-    uint32_t window;  /* a token attends to itself and window - 1 before it; 0: all */
-    uint32_t ahead;   /* both_ways, with a window: this many more tokens after it than before it */
+    bool q_grows;      /* q has a factor that grows with the position: struct q_growth */
+    uint32_t window;   /* a token attends to itself and window - 1 before it; 0: all */
+    uint32_t ahead;    /* both_ways, with a window: this many more tokens after it than before it */
     /* MIXER_ATTENTION: keys and values are also made of the rows of an encoder of texts, by the
      * same weights without a rotation. A token attends to them in the same softmax (T5Gemma 2). */
     bool merged;
@@ -421,8 +421,8 @@ struct decoder_spec {
     /* Inputs and results of the attention's and the dense MLP's matrices are clipped, each by
      * bounds in the checkpoint. Such a tower is not split over ranks. */
     bool clips;
-    bool layer_scale;         /* a number of each layer scales the stream after it (Gemma 4) */
-    bool ffn_scale;           /* a number of each layer scales its feed-forward's result (Inkling) */
+    bool layer_scale; /* a number of each layer scales the stream after it (Gemma 4) */
+    bool ffn_scale;   /* a number of each layer scales its feed-forward's result (Inkling) */
     /* The results of both sublayers, after their sums over ranks, each get a causal convolution of
      * themselves added, of each channel and recur.conv tokens (Inkling). */
     bool result_convs;
@@ -432,7 +432,7 @@ struct decoder_spec {
                                */
     struct altup_spec altup;  /* with per_layer and NORM_AROUND */
     struct mix_spec mix;      /* with NORM_BEFORE */
-    uint32_t blend_per; /* not 0: layers of a block in residual_blended.c; with NORM_BEFORE */
+    uint32_t blend_per;       /* not 0: layers of a block in residual_blended.c; with NORM_BEFORE */
     struct ngram_spec ngrams;
     /* The stream and each sublayer's result are scaled by vectors when they are added, and the
      * embedding is: residual_affine.c. With NORM_BEFORE, both sublayers in each layer */

@@ -172,7 +172,8 @@ static int check_ops(const struct decoder *d, struct err *e)
     else if ((d->spec.result_convs || d->spec.profiles.dim) &&
              !(d->ops->conv && d->ops->beside && d->ops->scale_heads))
         missing = "convolutions of sublayers' results, or biases that queries mix";
-    else if ((d->spec.blend_per || d->spec.profiles.clip > 0) && !(d->ops->blend && d->ops->shorten))
+    else if ((d->spec.blend_per || d->spec.profiles.clip > 0) &&
+             !(d->ops->blend && d->ops->shorten))
         missing = "streams that are blended, or heads of limited length";
     else if ((d->spec.moe.router_width || d->spec.affine || d->spec.sphere.rate != 0) &&
              !d->ops->gate_norm)

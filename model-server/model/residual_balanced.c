@@ -1,7 +1,8 @@
-/* residual_balanced.c - one residual stream x that becomes a x + b n(r) after a sublayer with result r
- * (Muse Spark). A stored number g of each element, divided by the temperature, gives b = sigmoid(g)
- * and a = sqrt(max(sigmoid(-g) (1 + b), 1e-3)), so that a^2 + b^2 is 1 but for that bound. The norm
- * n has no weights; the feed-forward's result is multiplied by stored factors before it. */
+/* residual_balanced.c - one residual stream x that becomes a x + b n(r) after a sublayer with
+ * result r (Muse Spark). A stored number g of each element, divided by the temperature, gives b =
+ * sigmoid(g) and a = sqrt(max(sigmoid(-g) (1 + b), 1e-3)), so that a^2 + b^2 is 1 but for that
+ * bound. The norm n has no weights; the feed-forward's result is multiplied by stored factors
+ * before it. */
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/loader.h"
 #include "model-server/model/residual.h"
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 
 struct balanced_part {
-    float *keep, *add;    /* [hidden] a and b */
+    float *keep, *add;     /* [hidden] a and b */
     float *factors, *ones; /* [hidden]; factors NULL: the mixer has none */
 };
 static const float LEAST = 1e-3f;

@@ -144,7 +144,8 @@ static void blended_rows_are_those_of_the_cpu(void **state)
         const uint32_t n = widths[w];
         const size_t each = (size_t)ROWS * n;
         float *streams = units(STREAMS * each), *x = units(each), *query = units(n);
-        float *got = blended_by(g, streams, x, query, n), *want = blended_by(c, streams, x, query, n);
+        float *got = blended_by(g, streams, x, query, n),
+              *want = blended_by(c, streams, x, query, n);
         assert_near(got, want, (STREAMS + 1) * each, WITHIN, "blended");
         free(streams), free(x), free(query), free(got), free(want);
     }
@@ -237,7 +238,7 @@ CUDA_TESTS(cmocka_unit_test(two_sources_are_merged_as_on_the_cpu),
            cmocka_unit_test(probabilities_are_those_of_the_cpu),
            cmocka_unit_test(gated_rows_are_those_of_the_cpu),
            cmocka_unit_test(scaled_heads_are_those_of_the_cpu),
-        cmocka_unit_test(blended_rows_are_those_of_the_cpu),
+           cmocka_unit_test(blended_rows_are_those_of_the_cpu),
            cmocka_unit_test(rows_stand_side_by_side),
            cmocka_unit_test(streams_are_those_of_the_cpu),
            cmocka_unit_test(cut_off_activations_are_those_of_the_cpu))

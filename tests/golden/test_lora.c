@@ -118,7 +118,6 @@ static const char *const families[] = {
     "build/golden/arch/plamo2",
     "build/golden/arch/qwen4_exp",
     "build/golden/arch/inkling",
-    "build/golden/arch/inkling2",
     "build/golden/arch/muse_spark",
     "build/golden/arch/solar",
 };

@@ -363,7 +363,8 @@ static void down_by_stream(struct device *d, const struct moe_work *m, float *y,
 {
     const float *x = p->plain ? m->hidden : m->gated;
     struct stream_args s = {.l = expert_args(m, t, m->out, x, m->pairs), .bias_of = p->down_bias};
-    const bool mixed = m->rows <= MIX_ROWS && !p->result_norm && m->hidden_n / STREAM_OUTS * 8 >= (uint32_t)d->sms * 7;
+    const bool mixed = m->rows <= MIX_ROWS && !p->result_norm &&
+                       m->hidden_n / STREAM_OUTS * 8 >= (uint32_t)d->sms * 7;
     if (mixed)
         s.mix = (struct mix_args){.y = y,
                                   .weight = m->weight,

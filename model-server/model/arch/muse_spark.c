@@ -1,6 +1,6 @@
-/* Muse Spark (Meta), the text model: Muse Glimmer's attention, whose result is normalised before its
- * gate, a residual stream that stored numbers balance with what is added, and experts of a narrower
- * width whose results are normalised apart. */
+/* Muse Spark (Meta), the text model: Muse Glimmer's attention, whose result is normalised before
+ * its gate, a residual stream that stored numbers balance with what is added, and experts of a
+ * narrower width whose results are normalised apart. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 
@@ -67,12 +67,8 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_muse_spark = {
     .types = (const char *const[]){"muse_spark_text", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA_OUTER,
-              NAMES_LLAMA_QKV,
-              NAMES_LLAMA_O,
-              NAMES_GATED_MLP,
-              NAMES_EXPERTS,
-              [W_MLP_NORM] = "model.layers.*.pre_feedforward_layernorm",
+    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_GATED_MLP,
+              NAMES_EXPERTS, [W_MLP_NORM] = "model.layers.*.pre_feedforward_layernorm",
               [W_ATTN_GATE] = "model.layers.*.self_attn.gate_proj",
               [W_BALANCE] = "model.layers.*.post_attention_residual_gate.gate",
               [W_BALANCE_FFN] = "model.layers.*.post_feedforward_residual_gate.gate",

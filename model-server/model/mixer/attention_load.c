@@ -511,8 +511,8 @@ void *attention_load(struct loader *l, uint32_t layer)
 void attention_free(struct decoder *d, void *self)
 {
     struct attention *a = self;
-    float *vectors[] = {a->gate_factors, a->qkv_bias,    a->o_bias,     a->gate_bias, a->q_norm,
-                        a->k_norm,       a->v_norm,      a->sinks,      a->alibi,     a->near,
+    float *vectors[] = {a->gate_factors, a->qkv_bias,    a->o_bias,      a->gate_bias, a->q_norm,
+                        a->k_norm,       a->v_norm,      a->sinks,       a->alibi,     a->near,
                         a->sub_norm,     a->q_norm_bias, a->k_norm_bias, a->gate_norm};
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
         d->ops->free(d->dev, vectors[i]);

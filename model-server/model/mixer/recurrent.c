@@ -117,8 +117,8 @@ void short_conv_load_kept(struct loader *l, struct short_conv *c, int layer,
         loader_nomem(l);
     for (int i = 0; i < n; first += parts[i++].of.n) {
         const struct slice of = parts[i].of;
-        float *all = loader_floats(l, parts[i].role, layer, NO_EXPERT, ".weight",
-                                   parts[i].channels, width);
+        float *all =
+            loader_floats(l, parts[i].role, layer, NO_EXPERT, ".weight", parts[i].channels, width);
         for (size_t k = 0; taps && all && k < (size_t)of.n * width; k++) {
             const size_t channel = k / width, tap = k % width;
             taps[tap * channels + first + channel] =

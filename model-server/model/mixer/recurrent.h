@@ -51,8 +51,8 @@ void short_conv_load_parts(struct loader *l, struct short_conv *c, int layer,
 /* This rank's channels are those of all `channels` in of[0 .. n). */
 void short_conv_load(struct loader *l, struct short_conv *c, int layer, uint32_t channels,
                      const struct slice *of, int n);
-/* This rank's channels are `channels`, and all weights, [width][channels], are the host's. Takes and
- * frees `taps`; NULL: an error that the loader knows. */
+/* This rank's channels are `channels`, and all weights, [width][channels], are the host's. Takes
+ * and frees `taps`; NULL: an error that the loader knows. */
 void short_conv_take(struct loader *l, struct short_conv *c, float *taps, uint32_t width,
                      uint32_t channels);
 /* As short_conv_load_parts(), where the convolution's input is added to its result, and
