@@ -1,10 +1,10 @@
 #include "common/watchdog.h"
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/first_conv.h"
-#include "model-server/model/mixer/recurrent.h"
 #include "model-server/model/ngrams.h"
 #include "model-server/model/pass.h"
 #include "model-server/model/residual.h"
+#include "model-server/model/short_conv.h"
 #include "model-server/model/trigram.h"
 #include <assert.h>
 #include <string.h>

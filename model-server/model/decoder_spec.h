@@ -317,9 +317,9 @@ struct group_spec {
     bool turned;
 };
 
-/* The factor of q at position p is 1 + beta * ln(1 + floor((p + after) / length)), with `power`
- * (1 + (p + after) / length) to the power of beta, or with `beyond` 1 + beta * ln((p + after) /
- * length) from `length` on and 1 before it. */
+/* The factor of q at position p is 1 + beta * ln(1 + floor((p + after) / length)), or with `power`
+ * (1 + (p + after) / length) to the power of beta. With `beyond` it is 1 + beta * ln((p + after) /
+ * length), from where that is above 1. */
 struct q_growth {
     double beta, length;
     uint32_t after;
