@@ -238,6 +238,9 @@ struct moe {
     const float *up_bias;     /* [n_experts][2 * ffn], gate before up, or [ffn], or NULL */
     const float *down_bias;   /* [n_experts][hidden] or NULL */
     const float *sum_bias;    /* [hidden] added once to the sum of the results, or NULL */
+    /* What becomes of an expert's result before its weight multiplies it, or NULL: rows of
+     * gate_norm() that are not over ranks. The experts of this rank are whole then. */
+    const struct gate_norm *result_norm;
 };
 
 /* A low-rank update of a matrix, or of some of its rows, that is not merged into it (LoRA, arXiv

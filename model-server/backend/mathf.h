@@ -161,7 +161,8 @@ static inline float math_gate(float x, float up, enum act kind)
     if (!act_gated_only(kind))
         return math_act(x, kind) * up;
     if (act_kind(kind) == ACT_SILU_SOFT)
-        return math_sigmoid(x) * math_soft_cap(x, 1.0f, SOFT_GATE) * math_soft_cap(up, 1.0f, SOFT_UP);
+        return math_sigmoid(x) * math_soft_cap(x, 1.0f, SOFT_GATE) *
+               math_soft_cap(up, 1.0f, SOFT_UP);
     const float limit = act_limit(kind);
     up = limit < up ? limit : up;
     up = -limit > up ? -limit : up;

@@ -57,9 +57,10 @@ static inline uint32_t mix_factors(const struct mix *p)
     return p->last || p->kind == MIX_ADD ? p->n : p->rounds ? p->n * (2 + p->n) : 2 * p->n;
 }
 
-/* Rows of a token: rows[T][slots][elements]. SET: row `at` = x. ADD: row `at` += x. READ: x = the sum
- * over i < at of w_i u_i, where u_i is row i divided by the root of its mean square plus eps, and w
- * the softmax of the products of `query` [elements] and u_i, divided by the root of elements. */
+/* Rows of a token: rows[T][slots][elements]. SET: row `at` = x. ADD: row `at` += x. READ: x = the
+ * sum over i < at of w_i u_i. Here u_i is row i divided by the root of its mean square plus eps.
+ * The softmax of the products of `query` [elements] and u_i, divided by the root of elements, is w.
+ */
 enum blend_kind { BLEND_SET, BLEND_ADD, BLEND_READ };
 enum { BLEND_MOST = 64 }; /* slots */
 struct blend {

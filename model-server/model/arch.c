@@ -253,14 +253,15 @@ static const char *spelling(const struct arch *a, const char *name, int i, char 
 const char *arch_name_in_file(const struct arch *a, const char *name, int i, char *out, size_t cap)
 {
     static const char weight[] = ".weight";
+    const char *other = a->parametrized ? ".parametrizations.weight.original" : a->other_weight;
     char of[512];
-    if (!a->parametrized || i % 2 == 0)
-        return spelling(a, name, a->parametrized ? i / 2 : i, out, cap);
+    if (!other || i % 2 == 0)
+        return spelling(a, name, other ? i / 2 : i, out, cap);
     const char *plain = spelling(a, name, i / 2, of, sizeof(of));
     const size_t n = plain ? strlen(plain) : 0, end = sizeof(weight) - 1;
     if (n < end || strcmp(plain + n - end, weight) != 0)
         return plain ? "" : NULL;
-    snprintf(out, cap, "%.*s.parametrizations.weight.original", (int)(n - end), plain);
+    snprintf(out, cap, "%.*s%s", (int)(n - end), plain, other);
     return out;
 }
 
@@ -298,7 +299,8 @@ static bool use_of(const struct arch *a, const char *name, struct arch_use *u)
         for (const char *p = a->names[r]; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
             const char *rest = begins(name, p, index);
             if (!rest || (*rest && strcmp(rest, ".weight") != 0 && strcmp(rest, ".bias") != 0 &&
-                          strcmp(rest, "_bias") != 0))
+                          strcmp(rest, "_bias") != 0 &&
+                          !(a->other_weight && strcmp(rest, a->other_weight) == 0)))
                 continue;
             *u = (struct arch_use){(enum role)r, index[0], index[1], rest};
             return true;

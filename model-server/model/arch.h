@@ -74,7 +74,7 @@ enum role {
     W_SPAN_BIAS,
     W_SPAN_KERNEL,
     W_SPAN_VALUE,
-    W_VALUE_CONV,     /* MIXER_VALUE_CONV: [heads, 1, taps, 1] */
+    W_VALUE_CONV, /* MIXER_VALUE_CONV: [heads, 1, taps, 1] */
     W_PROFILES, /* MIXER_PROFILES: the matrix of the numbers that mix, and the bank, a whole name */
     W_PROFILE_BANK,
     W_PROFILE_SCALE, /* of profile_spec.clip, whole names as W_Q_NORM is then: factors of these */
@@ -146,6 +146,8 @@ enum role {
     W_MOE_DOWN,
     W_MOE_LATENT_IN, /* of moe_spec.latent */
     W_MOE_LATENT_OUT,
+    W_MOE_LATENT_NORM, /* of moe_spec.latent_norm and moe_spec.result_eps */
+    W_MOE_RESULT_NORM,
     W_SELECT_BIAS,
     W_EXPERT_IDS, /* of layer_spec.by_id: a whole name */
     W_MOE_BIAS,   /* of moe_spec.sum_bias: a whole name */
@@ -226,7 +228,7 @@ enum role {
     W_ATTN_SCALE, /* of decoder_spec.sub_scale */
     W_MLP_SCALE,
     W_LAYER_SCALE,
-    W_FFN_SCALE, /* of decoder_spec.ffn_scale, a whole name */
+    W_FFN_SCALE,   /* of decoder_spec.ffn_scale, a whole name */
     W_LAYER_EMBED, /* of all layers side by side: their embeddings; the projection of the main
                       embedding */
     W_LAYER_EMBED_PROJ,
@@ -296,6 +298,10 @@ enum role {
     W_SPHERE_MLP_GATE,
     W_SPHERE_MLP_UP,
     W_SPHERE_HEAD,
+    W_BALANCE, /* of decoder_spec.balance, whole names, of the mixer and of the feed-forward; and
+                  the factors of the feed-forward's result before its norm */
+    W_BALANCE_FFN,
+    W_BALANCE_FFN_NORM,
     W_LAUREL_LEFT,
     W_LAUREL_RIGHT,
     W_LAUREL_NORM,
@@ -380,6 +386,7 @@ struct arch {
     const char *names[W_ROLES];
     /* torch's parametrize was used: "x.weight" may be "x.parametrizations.weight.original". */
     bool parametrized;
+    const char *other_weight; /* NULL, or "x.weight" may be "x" and this: ".scale" */
     /* Pairs {usual, own} of keys of config.json, {NULL, NULL} at the end, or NULL: see config.h. */
     const struct config_key *keys;
     /* with decoder_spec.second_stack or .paired: names of layers alone; or NULL */

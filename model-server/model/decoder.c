@@ -1,10 +1,10 @@
 #include "common/watchdog.h"
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/first_conv.h"
-#include "model-server/model/mixer/recurrent.h"
 #include "model-server/model/ngrams.h"
 #include "model-server/model/pass.h"
 #include "model-server/model/residual.h"
+#include "model-server/model/short_conv.h"
 #include "model-server/model/trigram.h"
 #include <assert.h>
 #include <string.h>
@@ -186,6 +186,25 @@ static void tap(struct decoder *d, uint32_t layer, uint32_t t)
         d->draft.ops->tap(d, d->draft.self, layer, t);
 }
 
+/* layer_spec.keeps and .joins of layer i. */
+static void skip(struct decoder *d, uint32_t i, const struct decoder_part *p)
+{
+    const struct layer_spec *ls = &d->spec.layers[i];
+    const uint32_t hidden = d->spec.hidden;
+    struct scratch *s = &d->scratch;
+    for (int k = 0; k < KEPT_PLACES; k++)
+        if (ls->keeps >> k & 1)
+            d->ops->beside(d->dev, s->kept[k], s->x, NULL, p->n, hidden);
+    for (int k = 0; k < KEPT_PLACES; k++) {
+        if (!(ls->joins >> k & 1))
+            continue;
+        d->ops->logit_scale(d->dev, s->x, p->n, hidden, 1 - d->spec.skip_share, 0);
+        d->ops->add_norm(d->dev, NULL, s->x, s->kept[k], d->spec.skip_share, p->n, hidden, NULL);
+    }
+    if (ls->joins)
+        decoder_enter_layer(d, i, p);
+}
+
 int decoder_run_layers(struct decoder *d, const struct ragged *b, bool few, struct err *e)
 {
     const struct decoder_part all = {0, b->n_tokens, b->n_tokens};
@@ -202,6 +221,8 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, bool few, stru
     for (uint32_t i = g->first; i < g->first + g->n; i++) {
         if (d->busy_ns)
             watch_busy(d->busy_ns);
+        if (d->spec.skip_share != 0)
+            skip(d, i, &all);
         tap(d, i, b->n_tokens);
         const bool cross = decoder_is_cross(d, i);
         if (cross && !d->cross.n)

@@ -35,6 +35,7 @@ struct scratch {
     float *rope[SPEC_MAX_ROPES]; /* [T, dim] */
     float *q_scale;              /* [T] with spec.q_growth */
     float *k_in, *v_in;          /* [T][hidden] with layer_spec.apart_inputs */
+    float *kept[KEPT_PLACES];    /* [T][hidden] with spec.skip_share */
     uint32_t *kinds;             /* [T] types of tokens, with spec.relative */
     uint32_t *top;               /* [T, mla.index.top] with mla.index: the last selection */
     float *hidden;               /* [T, draft.width] rows for a draft head */

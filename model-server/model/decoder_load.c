@@ -6,9 +6,9 @@
 #include "model-server/model/first_conv.h"
 #include "model-server/model/kv_parts.h"
 #include "model-server/model/loader.h"
-#include "model-server/model/mixer/recurrent.h"
 #include "model-server/model/ngrams.h"
 #include "model-server/model/residual.h"
+#include "model-server/model/short_conv.h"
 #include "model-server/model/trigram.h"
 #include <assert.h>
 #include <math.h>

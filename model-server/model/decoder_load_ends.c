@@ -293,8 +293,9 @@ static void load_head(struct loader *l, struct amount embed)
         if (role == W_EMBED)
             n = embed_parts(l, p);
         else
-            p[0] = loader_rows(loader_part(l, role, NO_LAYER, NO_EXPERT, false, head_rows(l), width),
-                               v.first, v.n);
+            p[0] =
+                loader_rows(loader_part(l, role, NO_LAYER, NO_EXPERT, false, head_rows(l), width),
+                            v.first, v.n);
         float *unit = s->unit_head && l->c && !d->sample ? unit_rows(l, p) : NULL;
         if (bits)
             loader_round(l, p, n, bits);

@@ -74,6 +74,8 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
                    ? m->hidden
                    : 0);
     at = place(&s->streams, base, at, t * streams_of(m), m->hidden);
+    for (int i = 0; i < KEPT_PLACES; i++)
+        at = place(&s->kept[i], base, at, t, m->skip_share != 0 ? m->hidden : 0);
     at = place(&s->k_in, base, at, t, m->blend_per && m->profiles.dim ? m->hidden : 0);
     at = place(&s->v_in, base, at, t, m->blend_per && m->profiles.dim ? m->hidden : 0);
     at = place(&s->routed, base, at, t, m->altup.n);

@@ -174,9 +174,9 @@ struct layer_spec {
     uint32_t chunk;   /* chunked attention with chunks of this size; 0: none */
     uint32_t profiles; /* MIXER_PROFILES: distances below it have a bias */
     bool apart_inputs; /* MIXER_PROFILES, with blend_per: q, k and v read inputs of their own */
-    bool q_grows;     /* q has a factor that grows with the position: struct q_growth */
-    uint32_t window;  /* a token attends to itself and window - 1 before it; 0: all */
-    uint32_t ahead;   /* both_ways, with a window: this many more tokens after it than before it */
+    bool q_grows;      /* q has a factor that grows with the position: struct q_growth */
+    uint32_t window;   /* a token attends to itself and window - 1 before it; 0: all */
+    uint32_t ahead;    /* both_ways, with a window: this many more tokens after it than before it */
     /* MIXER_ATTENTION: keys and values are also made of the rows of an encoder of texts, by the
      * same weights without a rotation. A token attends to them in the same softmax (T5Gemma 2). */
     bool merged;
@@ -204,7 +204,11 @@ struct layer_spec {
     bool sparse;
     float deviations;
     float mixer_by, ffn_by; /* factors of the sublayers' results; 0: none */
+    /* Before the layer the stream is kept in these places, then blended with what is in those:
+     * decoder_spec.skip_share. Bits, of KEPT_PLACES. */
+    uint8_t keeps, joins;
 };
+enum { KEPT_PLACES = 2 };
 
 enum alibi_order {
     ALIBI_NONE,
@@ -313,9 +317,9 @@ struct group_spec {
     bool turned;
 };
 
-/* The factor of q at position p is 1 + beta * ln(1 + floor((p + after) / length)), with `power`
- * (1 + (p + after) / length) to the power of beta, or with `beyond` 1 + beta * ln((p + after) /
- * length) from `length` on and 1 before it. */
+/* The factor of q at position p is 1 + beta * ln(1 + floor((p + after) / length)), or with `power`
+ * (1 + (p + after) / length) to the power of beta. With `beyond` it is 1 + beta * ln((p + after) /
+ * length), from where that is above 1. */
 struct q_growth {
     double beta, length;
     uint32_t after;
@@ -353,6 +357,7 @@ struct decoder_spec {
     bool qk_norm_still; /* QK_NORM_PLAIN: in layers that do not rotate, too */
     enum attn_gate attn_gate;
     bool attn_gate_bias; /* ATTN_GATE_APART: a stored number of each head is added */
+    bool attn_gate_norm; /* ATTN_GATE_APART: each head's result is RMS-normalised before */
     /* The n-th addition to the stream, n from 2 on, is x sqrt((n - 1) / n) + f sqrt(1 / n) (Beam).
      * Here the stream is sqrt(n) times as large and the addition a usual one: only the epsilons of
      * the norms that read the stream differ. */
@@ -387,6 +392,9 @@ struct decoder_spec {
     /* Two stacks of layers run in turns, and the input of each turn is the sum of both results: see
      * residual_stacks.c. */
     bool two_stacks;
+    /* Not 0: the share of the stream that an earlier layer kept; the rest is the stream itself. One
+     * stream */
+    float skip_share;
     bool parallel;    /* x + attn(n(x)) + mlp(n(x)) instead of one after the other */
     bool shared_norm; /* parallel: one norm feeds both */
 
@@ -413,8 +421,8 @@ struct decoder_spec {
     /* Inputs and results of the attention's and the dense MLP's matrices are clipped, each by
      * bounds in the checkpoint. Such a tower is not split over ranks. */
     bool clips;
-    bool layer_scale;         /* a number of each layer scales the stream after it (Gemma 4) */
-    bool ffn_scale;           /* a number of each layer scales its feed-forward's result (Inkling) */
+    bool layer_scale; /* a number of each layer scales the stream after it (Gemma 4) */
+    bool ffn_scale;   /* a number of each layer scales its feed-forward's result (Inkling) */
     /* The results of both sublayers, after their sums over ranks, each get a causal convolution of
      * themselves added, of each channel and recur.conv tokens (Inkling). */
     bool result_convs;
@@ -424,15 +432,19 @@ struct decoder_spec {
                                */
     struct altup_spec altup;  /* with per_layer and NORM_AROUND */
     struct mix_spec mix;      /* with NORM_BEFORE */
-    uint32_t blend_per; /* not 0: layers of a block in residual_blended.c; with NORM_BEFORE */
+    uint32_t blend_per;       /* not 0: layers of a block in residual_blended.c; with NORM_BEFORE */
     struct ngram_spec ngrams;
     /* The stream and each sublayer's result are scaled by vectors when they are added, and the
      * embedding is: residual_affine.c. With NORM_BEFORE, both sublayers in each layer */
     bool affine;
     struct sphere_spec sphere; /* with NORM_BEFORE and norm.bare */
-    uint32_t laurel_rank;   /* with altup: of the learned residual beside attention (LAuReL, arXiv
-                               2411.07501) */
-    uint32_t given_id;      /* per_layer: the id whose embeddings are of a token with a given row */
+    /* Not 0: a stored number of each element balances the stream and what is added to it, divided
+     * by this temperature: residual_balanced.c. With NORM_BEFORE */
+    float balance;
+    uint32_t laurel_rank; /* with altup: of the learned residual beside attention (LAuReL, arXiv
+                             2411.07501) */
+    /* the id whose embeddings of each layer, or of n-grams, are of a token with a given row */
+    uint32_t given_id;
     uint32_t n_added;       /* additional rows of each given one, for the first layers */
     bool learned_positions; /* a row per position is added to the embedding */
     uint32_t position_offset;

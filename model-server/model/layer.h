@@ -82,8 +82,8 @@ struct sublayer_ops {
 extern const struct sublayer_ops mixer_attention, mixer_mla, mixer_delta, mixer_mamba, mixer_mamba2,
     mixer_conv, mixer_fixed, mixer_gated, mixer_pair, mixer_shared, mixer_cross, mixer_entries,
     mixer_cca, mixer_difference, mixer_rwkv, mixer_narrow, mixer_relative, mixer_span_conv,
-    mixer_value_conv, mixer_fourier, mixer_profiles, ffn_dense, ffn_moe, ffn_embedded, ffn_beside, ffn_shortcut,
-    ffn_shifted;
+    mixer_value_conv, mixer_fourier, mixer_profiles, ffn_dense, ffn_moe, ffn_embedded, ffn_beside,
+    ffn_shortcut, ffn_shifted;
 
 /* Bounds of the inputs and the results of a product; NULL: none. */
 struct clip {
@@ -101,12 +101,12 @@ struct layer {
     struct sublayer mixer, ffn; /* ops NULL: the layer has none */
     struct sublayer tail;       /* x + n(tail(x)) after the others; ops NULL: none */
     struct norm post_tail_norm;
-    struct norm_gate mixer_gate, ffn_gate; /* of mixer_norm and ffn_norm */
-    void *residual;                        /* parts of residual_ops; or NULL */
+    struct norm_gate mixer_gate, ffn_gate;    /* of mixer_norm and ffn_norm */
+    void *residual;                           /* parts of residual_ops; or NULL */
     struct short_conv *mixer_conv, *ffn_conv; /* decoder_spec.result_convs; NULL: none */
-    struct ngrams_layer *ngrams;           /* with layer_spec.ngrams (ngrams.h); else NULL */
-    float scale;                           /* factor of the stream after the layer; 0: none */
-    float mixer_by, ffn_by;                /* factors of the sublayers' results */
+    struct ngrams_layer *ngrams;              /* with layer_spec.ngrams (ngrams.h); else NULL */
+    float scale;                              /* factor of the stream after the layer; 0: none */
+    float mixer_by, ffn_by;                   /* factors of the sublayers' results */
 };
 
 /* Helpers of sublayers (layer.c). y[rows, y_width] = x[rows, x_width] W^T + bias, with the update

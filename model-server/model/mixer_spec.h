@@ -125,8 +125,8 @@ struct cca_spec {
     uint32_t first, second;
 };
 
-/* MIXER_PROFILES: a matrix makes `dim` numbers of each head, and a bank of as many rows makes these a
- * bias for each distance below layer_spec.profiles. */
+/* MIXER_PROFILES: a matrix makes `dim` numbers of each head, and a bank of as many rows makes these
+ * a bias for each distance below layer_spec.profiles. */
 struct profile_spec {
     uint32_t dim; /* 0: no such layers */
     /* Not 0: the most length of a head of q, which has stored factors first, and of k; and of the

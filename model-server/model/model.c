@@ -177,11 +177,14 @@ static int check_ops(const struct decoder *d, struct err *e)
     else if ((d->spec.result_convs || d->spec.profiles.dim) &&
              !(d->ops->conv && d->ops->beside && d->ops->scale_heads))
         missing = "convolutions of sublayers' results, or biases that queries mix";
-    else if ((d->spec.blend_per || d->spec.profiles.clip > 0) && !(d->ops->blend && d->ops->shorten))
+    else if ((d->spec.blend_per || d->spec.profiles.clip > 0) &&
+             !(d->ops->blend && d->ops->shorten))
         missing = "streams that are blended, or heads of limited length";
     else if ((d->spec.moe.router_width || d->spec.affine || d->spec.sphere.rate != 0) &&
              !d->ops->gate_norm)
         missing = "products of rows with vectors";
+    else if (d->spec.skip_share != 0 && !d->ops->beside)
+        missing = "layers that read the stream of earlier ones";
     else if (d->spec.moe.early_router && !d->ops->beside)
         missing = "routers that read the stream before attention";
     else if (d->spec.altup.n && !(d->ops->altup && d->ops->match_rows))
@@ -370,10 +373,10 @@ static int check_stages(const struct model *m, const struct model_options *o, st
                    d->stages->world, what);
 }
 
-/* Whole experts per rank, if requested and if there are some. */
+/* Whole experts per rank, if requested or needed and if there are some. */
 static int split_experts(struct decoder *d, bool asked, struct err *e)
 {
-    if (!asked || !d->spec.moe.n_experts || d->split.world == 1)
+    if (!(asked || d->spec.moe.result_eps > 0) || !d->spec.moe.n_experts || d->split.world == 1)
         return 0;
     return split_by_experts(&d->split, &d->spec, e);
 }

@@ -33,6 +33,11 @@ struct moe_spec {
     /* Not 0: a matrix makes the experts' input, of this width, and another one the result of
      * theirs; the router and the shared expert read the layer's input (Nemotron 3 Super). */
     uint32_t latent;
+    bool latent_norm; /* an RMS norm makes the experts' input of what that matrix makes */
+    /* RMS norm of each expert's result times stored factors: epsilon; 0: none. Experts are not cut
+     * into parts for ranks (Muse Spark). */
+    float result_eps;
+    float router_by;   /* not 0: factor of the logits */
     uint32_t n_zero;   /* experts without weights, after the others: see struct moe */
     bool zero_nothing; /* their result is 0, not their input */
     /* Not 0: an MLP is before the router's last matrix, of this width, at most that of the stream:

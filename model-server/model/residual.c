@@ -13,6 +13,8 @@ const struct residual_ops *residual_of(const struct decoder_spec *s)
         return s->mix.rank ? &residual_gated : &residual_mixed;
     if (s->blend_per)
         return &residual_blended;
+    if (s->balance != 0)
+        return &residual_balanced;
     if (s->affine)
         return &residual_affine;
     if (s->sphere.rate != 0)

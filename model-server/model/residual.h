@@ -7,8 +7,8 @@
  * as the stream, or norms of the sums (residual.c); several streams that are predicted and
  * corrected (residual_altup.c); two stacks' results (residual_stacks.c); several streams that are
  * mixed (residual_mixed.c), or joined by gates (residual_gated.c); one stream that vectors scale
- * (residual_affine.c), or of length 1 (residual_sphere.c); rows of blocks of layers
- * (residual_blended.c). One thread. */
+ * (residual_affine.c) or balance (residual_balanced.c), or of length 1 (residual_sphere.c); rows of
+ * blocks of layers (residual_blended.c). One thread. */
 #ifndef MODEL_SERVER_MODEL_RESIDUAL_H
 #define MODEL_SERVER_MODEL_RESIDUAL_H
 #include "model-server/model/decoder.h"
@@ -48,7 +48,8 @@ struct residual_ops {
 };
 
 extern const struct residual_ops residual_plain, residual_norms, residual_sums, residual_altup,
-    residual_mixed, residual_gated, residual_affine, residual_sphere, residual_blended;
+    residual_mixed, residual_gated, residual_affine, residual_sphere, residual_blended,
+    residual_balanced;
 
 /* With spec.two_stacks: the streams of both stacks after the embedding, and after layer i, with
  * which a turn ends. */

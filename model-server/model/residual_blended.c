@@ -1,6 +1,6 @@
-/* residual_blended.c - the stream as rows of blocks of layers: a sublayer reads a blend of the rows of
- * the blocks before it and of the open one (struct blend), and its result is added to the open one.
- * The first mixer of a block of `per` layers opens it; before, the last row is the embedding
+/* residual_blended.c - the stream as rows of blocks of layers: a sublayer reads a blend of the rows
+ * of the blocks before it and of the open one (struct blend), and its result is added to the open
+ * one. The first mixer of a block of `per` layers opens it; before, the last row is the embedding
  * (Inkling 2).
  *
  * In layers with apart_inputs q, k and v read a blend and a norm of their own. */
@@ -8,7 +8,7 @@
 #include "model-server/model/loader.h"
 #include "model-server/model/residual.h"
 
-enum { INPUTS = 3 }; /* of a mixer */
+enum { INPUTS = 3 };                  /* of a mixer */
 static const float BLEND_EPS = 1e-6f; /* transformers' class has it, whatever config.json says */
 
 struct blended_part {
@@ -26,7 +26,10 @@ static uint32_t open_before(const struct decoder_spec *s, uint32_t i)
 {
     return (i + s->blend_per - 1) / s->blend_per;
 }
-static uint32_t open_after(const struct decoder_spec *s, uint32_t i) { return i / s->blend_per + 1; }
+static uint32_t open_after(const struct decoder_spec *s, uint32_t i)
+{
+    return i / s->blend_per + 1;
+}
 
 /* ---------------------------------------------------------------- loading */
 
@@ -41,7 +44,8 @@ static void load_mixer(struct loader *l, struct blended_part *y, int layer)
 {
     const bool apart = l->d->spec.layers[layer].apart_inputs;
     const uint32_t n = apart ? INPUTS : 1;
-    const bool earlier = loader_has_named(l, W_BLEND_NEXT, layer - 1); /* numbered from the second */
+    const bool earlier =
+        loader_has_named(l, W_BLEND_NEXT, layer - 1); /* numbered from the second */
     for (uint32_t i = 0; layer > 0 && i < n; i++)
         y->query[i] =
             earlier ? query(l, W_BLEND_NEXT, layer - 1, n, i) : query(l, W_BLEND, layer, n, i);

@@ -10,6 +10,15 @@ enum { PASSES_EACH = 2, SMALLEST_PASS = 16, SMALLEST_PASS_GPU = 256 };
 
 /* ---------------------------------------------------------------- where to cut */
 
+/* True if a layer from `at` on reads what an earlier one kept in a place. */
+static bool is_kept(const struct decoder_spec *s, uint32_t at, int place)
+{
+    for (uint32_t i = at; i < s->n_layers; i++)
+        if ((s->layers[i].keeps | s->layers[i].joins) >> place & 1)
+            return !(s->layers[i].keeps >> place & 1);
+    return false;
+}
+
 /* A stage may end before layer `at`: no layer from there on refers to an earlier one. */
 static bool may_end(const struct decoder_spec *s, uint32_t at)
 {
@@ -21,6 +30,9 @@ static bool may_end(const struct decoder_spec *s, uint32_t at)
         return false;
     if (s->rwkv.decay && at < s->n_layers) /* the first layer's values as well */
         return false;
+    for (int k = 0; k < KEPT_PLACES; k++)
+        if (is_kept(s, at, k))
+            return false;
     for (uint32_t i = at; i < s->n_layers; i++) {
         const struct layer_spec *l = &s->layers[i];
         if ((l->kv_of && l->kv_of <= at) || (l->same_as && l->same_as <= at) ||

@@ -38,6 +38,12 @@ static int check(const struct walk *w, struct err *e)
                        "a %s model has several residual streams: its layers cannot be walked "
                        "through one by one",
                        w->type);
+    if (s->skip_share != 0)
+        return err_set(
+            e, ERR_VALIDATION,
+            "layers of a %s model read the stream of earlier ones: they cannot be walked "
+            "through one by one",
+            w->type);
     if (s->moe.router_width)
         return err_set(e, ERR_VALIDATION,
                        "routers of a %s model read those of earlier layers: its layers cannot be "

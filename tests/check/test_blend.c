@@ -1,5 +1,5 @@
-/* test_blend.c - blends of earlier rows, heads of limited length, and convolutions whose weights tokens
- * make: on the CPU beside double precision, the latter whatever the cut of a text. */
+/* test_blend.c - blends of earlier rows, heads of limited length, and convolutions whose weights
+ * tokens make: on the CPU beside double precision, the latter whatever the cut of a text. */
 #include "model-server/backend/backend.h"
 #include "tests/check/cpu_device.h"
 #include "tests/check/random.h"
@@ -54,7 +54,7 @@ TEST(rows_are_blended)
         for (uint32_t at = 1; at <= SLOTS; at += 2) {
             const struct blend p = {BLEND_READ, SLOTS, at, rows, query, 1e-6f};
             ops->blend(d, x, ROWS, n, &p);
-            for (size_t i = 0; i < (size_t)ROWS * n; i += n > 16 ? 7 : 1)
+            for (size_t i = 0; i<(size_t)ROWS * n; i += n> 16 ? 7 : 1)
                 assert_near(x[i], blended(&p, rows + i / n * SLOTS * n, n, i % n), sqrt(n));
         }
         free(rows), free(query), free(x);
@@ -85,7 +85,8 @@ TEST(heads_are_shortened)
     struct device *d = device(2, ~0ull);
     for (int w = 0; w < 2 * N_WIDTHS; w++) {
         const uint32_t n = widths[w / 2], stride = HEADS * n + BEHIND;
-        float *x = rng_floats(&rng, (size_t)ROWS * stride), *was = copy_of(x, (size_t)ROWS * stride);
+        float *x = rng_floats(&rng, (size_t)ROWS * stride),
+              *was = copy_of(x, (size_t)ROWS * stride);
         float *by = rng_floats(&rng, (size_t)HEADS * n);
         const float most = 0.5f * sqrtf((float)n); /* of some heads */
         ops->shorten(d, x, stride, ROWS, HEADS, n, w % 2 ? by : NULL, most);
@@ -131,12 +132,8 @@ static void convolve(const struct text *t, uint32_t most, float *y)
         n = n < TOKENS - at ? n : TOKENS - at;
         const struct span span = {
             .n = n, .kv_len = at + n, .blocks = zero, .state_in = turn, .state_out = 1 - turn};
-        const struct ragged b = {.n_tokens = n,
-                                 .n_spans = 1,
-                                 .ids = zero,
-                                 .pos = zero,
-                                 .slots = zero,
-                                 .spans = &span};
+        const struct ragged b = {
+            .n_tokens = n, .n_spans = 1, .ids = zero, .pos = zero, .slots = zero, .spans = &span};
         p.by = t->by + (size_t)at * GROUPS * WIDTH;
         assert_int_equal(ops->step_begin(d, &b, &e), 0);
         ops->conv(d, y + (size_t)at * CHANNELS, t->x + (size_t)at * CHANNELS, CHANNELS, &s, &p);

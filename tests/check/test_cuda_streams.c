@@ -139,7 +139,8 @@ TEST(blended_rows_are_those_of_the_cpu)
         const uint32_t n = widths[w];
         const size_t each = (size_t)ROWS * n;
         float *streams = units(STREAMS * each), *x = units(each), *query = units(n);
-        float *got = blended_by(g, streams, x, query, n), *want = blended_by(c, streams, x, query, n);
+        float *got = blended_by(g, streams, x, query, n),
+              *want = blended_by(c, streams, x, query, n);
         assert_near(got, want, (STREAMS + 1) * each, WITHIN, "blended");
         free(streams), free(x), free(query), free(got), free(want);
     }

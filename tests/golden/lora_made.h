@@ -32,6 +32,19 @@ static inline void made_add(struct made_file *f, const char *name, const float *
                 (const uint64_t[]){rows, cols});
 }
 
+/* The numbers v under the name and in the dimensions of t. */
+static inline void made_add_like(struct made_file *f, const struct tensor *t, const float *v)
+{
+    const size_t at = f->data.len;
+    size_t n = 1;
+    buf_fmt(&f->header, "%c\"%s\":{\"dtype\":\"F32\",\"shape\":[", f->header.len ? ',' : '{',
+            t->name);
+    for (int i = 0; i < t->n_dims; n *= t->dims[i++])
+        buf_fmt(&f->header, "%s%llu", i ? "," : "", (unsigned long long)t->dims[i]);
+    buf_add(&f->data, v, n * sizeof(*v));
+    buf_fmt(&f->header, "],\"data_offsets\":[%zu,%zu]}", at, f->data.len);
+}
+
 static inline void made_write(struct made_file *f, const char *dir, const char *file)
 {
     char path[2 * PATH_LEN];
@@ -88,7 +101,8 @@ static inline bool made_target(const struct tensor *t)
         ".lora.",       ".r_k",      ".x_proj.",    ".dt_proj.",
         ".A_log",       ".router.",  ".bcdt_proj.", ".q_weight",
         ".k_weight",    ".wkv_b.",   "vision_",     "_hyper_connection.",
-        ".ple."};
+        ".ple.",        ".r_proj.",  "_logits_",    "_expert_proj.",
+        "audio_"};
     for (size_t i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
         if (strstr(t->name, not [i]))
             return false;
@@ -143,10 +157,7 @@ static inline void made_adapter(const char *base, const char *dir, bool turned)
             float *w = made_floats(t);
             if (made_target(t) && rng_below(&r, 8))
                 made_pair(&adapter, &r, t, w, 1 + rng_below(&r, 7), 6, turned);
-            uint64_t cols = t->n_dims > 1; /* a convolution's three dimensions are joined to two */
-            for (int k = 1; k < t->n_dims; k++)
-                cols *= t->dims[k];
-            made_add(&merged, t->name, w, t->dims[0], cols);
+            made_add_like(&merged, t, w);
             free(w);
         }
     checkpoint_close(&c);

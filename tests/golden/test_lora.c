@@ -117,6 +117,9 @@ static const char *const families[] = {
     "build/golden/arch/jamba",
     "build/golden/arch/plamo2",
     "build/golden/arch/qwen4_exp",
+    "build/golden/arch/inkling",
+    "build/golden/arch/muse_spark",
+    "build/golden/arch/solar",
 };
 
 /* What the merged model says of the prompts takes the place of their expectations. */

@@ -44,6 +44,10 @@ static const struct family families[] = {
     {MADE "dots3_note", true},
     {MADE "step3p7", true},
     {MADE "molmo2", false},
+    {MADE "inkling", true},
+    {MADE "inkling2", true},
+    {MADE "muse_spark", true},
+    {MADE "solar", false, 2},
 };
 
 /* How a model is divided: stages x ranks of each. */

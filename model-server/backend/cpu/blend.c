@@ -1,5 +1,5 @@
-/* blend.c - rows of earlier layers that a token reads together (struct blend), and heads whose length
- * is limited. */
+/* blend.c - rows of earlier layers that a token reads together (struct blend), and heads whose
+ * length is limited. */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/mathf.h"
 #include <assert.h>

@@ -185,6 +185,8 @@ static void run_expert(struct device *d, float *y, const float *x, uint32_t expe
     else
         cpu_act_mul(d, m->gated, m->hidden, n, ffn, p->act);
     cpu_linear(d, m->out, p->plain ? m->hidden : m->gated, n, p->down[expert], down_bias);
+    if (p->result_norm)
+        cpu_gate_norm(d, m->out, hidden, n, hidden, p->result_norm);
     for (uint32_t i = 0; i < n; i++)
         d->kern.axpy(y + (size_t)c[i].row * hidden, m->out + (size_t)i * hidden,
                      p->scale_input ? 1.0f : c[i].weight, hidden);

@@ -49,9 +49,8 @@ static void conv_token_by(const struct conv_job *j, size_t row, const float *con
     const float *by = p->by + row * (p->channels / p->each) * p->width;
     for (uint32_t k = 0; k < p->width; k++)
         for (uint32_t i = 0; i < n; i++)
-            w[k * CHANNELS_AT_ONCE + i] =
-                p->w[(size_t)k * p->channels + c + i] +
-                by[(c + i) / p->each * p->width + p->width - 1 - k];
+            w[k * CHANNELS_AT_ONCE + i] = p->w[(size_t)k * p->channels + c + i] +
+                                          by[(c + i) / p->each * p->width + p->width - 1 - k];
     j->d->kern.conv_row(j->y + row * p->channels + c, in, w, CHANNELS_AT_ONCE,
                         p->bias ? p->bias + c : NULL, p->width, n);
 }

@@ -257,6 +257,12 @@ static void route(struct device *d, const struct moe_work *m, const float *x, co
         RECORD(d, group_launch, group);
 }
 
+static void norm_results(struct device *d, const struct moe_work *m, const struct moe *p)
+{
+    if (p->result_norm)
+        cuda_gate_norm(d, m->out, m->hidden_n, m->pairs, m->hidden_n, p->result_norm);
+}
+
 static void mix(struct device *d, const struct moe_work *m, float *y, const struct moe *p)
 {
     const struct mix_args a = {.y = y,
@@ -357,7 +363,8 @@ static void down_by_stream(struct device *d, const struct moe_work *m, float *y,
 {
     const float *x = p->plain ? m->hidden : m->gated;
     struct stream_args s = {.l = expert_args(m, t, m->out, x, m->pairs), .bias_of = p->down_bias};
-    const bool mixed = m->rows <= MIX_ROWS && m->hidden_n / STREAM_OUTS * 8 >= (uint32_t)d->sms * 7;
+    const bool mixed = m->rows <= MIX_ROWS && !p->result_norm &&
+                       m->hidden_n / STREAM_OUTS * 8 >= (uint32_t)d->sms * 7;
     if (mixed)
         s.mix = (struct mix_args){.y = y,
                                   .weight = m->weight,
@@ -366,8 +373,10 @@ static void down_by_stream(struct device *d, const struct moe_work *m, float *y,
                                   .top_k = p->top_k,
                                   .plain = p->scale_input};
     stream(d, &s);
-    if (!mixed)
+    if (!mixed) {
+        norm_results(d, m, p);
         mix(d, m, y, p);
+    }
 }
 
 /* ---------------------------------------------------------------- each operation by itself */
@@ -474,8 +483,10 @@ void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const s
         down_by_stream(d, &m, y, t, p);
     else
         down_alone(d, &m, t, p);
-    if (m.wgmma || !m.fused)
+    if (m.wgmma || !m.fused) {
+        norm_results(d, &m, p);
         mix(d, &m, y, p);
+    }
     add_zero(d, &m, y, x, p);
     add_sum_bias(d, &m, y, p);
 }

@@ -89,10 +89,8 @@ static void experts(struct config *c, struct decoder_spec *s)
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(c, s,
-                   &(struct config_defaults){.head_dim = 128,
-                                             .max_positions = 131072,
-                                             .norm_eps = 1e-6,
-                                             .ffn = 24576});
+                   &(struct config_defaults){
+                       .head_dim = 128, .max_positions = 131072, .norm_eps = 1e-6, .ffn = 24576});
     s->act = config_act(c, "hidden_act", "silu");
     s->embed_norm = true;
     s->qk_norm = QK_NORM_HEAD;
@@ -106,13 +104,13 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_unpadded(c, s, s->vocab);
 }
 
-static const struct config_key keys[] = {{"sliding_window", "sliding_window_size", false},
-                                         {"num_local_experts", "n_routed_experts", false},
-                                         {"conv_kernel_size", "sconv_kernel_size", false},
-                                         {"max_position_embeddings", "model_max_length", false},
-                                         {"logits_mup_width_multiplier", "embedding_multiplier",
-                                          false},
-                                         {NULL, NULL, false}};
+static const struct config_key keys[] = {
+    {"sliding_window", "sliding_window_size", false},
+    {"num_local_experts", "n_routed_experts", false},
+    {"conv_kernel_size", "sconv_kernel_size", false},
+    {"max_position_embeddings", "model_max_length", false},
+    {"logits_mup_width_multiplier", "embedding_multiplier", false},
+    {NULL, NULL, false}};
 
 /* The names of transformers, then those of the repository. */
 #define NAME(v5, hub) "model.layers.*." v5 "|model.llm.layers.*." hub
@@ -143,9 +141,10 @@ const struct arch arch_inkling = {
               [W_UP] = "model.layers.*.mlp.up_proj",
               [W_GATE_UP_TURNS] = "model.llm.layers.*.mlp.w13_dn",
               [W_DOWN] = MLP("down_proj", "w2_md"),
-              [W_FFN_SCALE] = "model.layers.*.mlp.gate.global_scale|model.layers.*.mlp.global_scale|"
-                              "model.llm.layers.*.mlp.gate.global_scale|"
-                              "model.llm.layers.*.mlp.global_scale",
+              [W_FFN_SCALE] =
+                  "model.layers.*.mlp.gate.global_scale|model.layers.*.mlp.global_scale|"
+                  "model.llm.layers.*.mlp.gate.global_scale|"
+                  "model.llm.layers.*.mlp.global_scale",
               [W_ROUTER] = MLP("gate", "gate"),
               [W_SELECT_BIAS] = MLP("gate.e_score_correction_bias", "gate.bias"),
               [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",
@@ -156,8 +155,7 @@ const struct arch arch_inkling = {
               [W_SHARED_GATE] = "model.layers.*.mlp.shared_experts.gate_proj",
               [W_SHARED_UP] = "model.layers.*.mlp.shared_experts.up_proj",
               [W_SHARED_TURNS] = "model.llm.layers.*.mlp.shared_experts.shared_w13_weight",
-              [W_SHARED_DOWN] =
-                  MLP("shared_experts.down_proj", "shared_experts.shared_w2_weight"),
+              [W_SHARED_DOWN] = MLP("shared_experts.down_proj", "shared_experts.shared_w2_weight"),
               [W_POST_MLP_CONV] = NAME("mlp_sconv.conv1d", "mlp_sconv")},
     .keys = keys,
     .configure = configure,

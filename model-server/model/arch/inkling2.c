@@ -1,7 +1,7 @@
-/* Inkling 2 (Thinking Machines), the text model: Inkling whose sublayers read a blend of earlier blocks
- * of layers; heads of limited length, sinks that tokens make and a gate of attention's result;
- * layers without a window read three blends, and their tokens make numbers of the convolutions;
- * experts with soft caps. */
+/* Inkling 2 (Thinking Machines), the text model: Inkling whose sublayers read a blend of earlier
+ * blocks of layers; heads of limited length, sinks that tokens make and a gate of attention's
+ * result; layers without a window read three blends, and their tokens make numbers of the
+ * convolutions; experts with soft caps. */
 #include "common/json/json.h"
 #include "model-server/backend/act.h"
 #include "model-server/model/arch.h"
@@ -74,10 +74,8 @@ static float positive(struct config *c, const char *key, double def)
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(c, s,
-                   &(struct config_defaults){.head_dim = 128,
-                                             .max_positions = 1048576,
-                                             .norm_eps = 1e-6,
-                                             .ffn = 2304});
+                   &(struct config_defaults){
+                       .head_dim = 128, .max_positions = 1048576, .norm_eps = 1e-6, .ffn = 2304});
     config_only_word(c, "hidden_act", "silu");
     s->act = ACT_SILU_SOFT;
     s->embed_norm = s->result_convs = s->v_norm = true;

@@ -11,17 +11,6 @@ static bool has_window(struct config *c, uint32_t layer)
     return ((uint32_t)n - 1 - layer) % 4 != 0;
 }
 
-/* By layer_rope_theta, whose numbers say only which layers rotate. */
-static void rotations(struct config *c, struct decoder_spec *s)
-{
-    const cJSON *list = json_get(c->root, "layer_rope_theta");
-    const bool said = list && !cJSON_IsNull(list);
-    const cJSON *j = said ? config_layer_list(c, s, "layer_rope_theta") : NULL;
-    for (uint32_t i = 0; i < s->n_layers; i++, j = j ? j->next : NULL)
-        if (said ? j && cJSON_IsNumber(j) && j->valuedouble == 0 : !has_window(c, i))
-            s->layers[i].rope = SPEC_NO_ROPE;
-}
-
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(
@@ -38,7 +27,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->qk_norm_still = true;
     s->attn_gate = ATTN_GATE_APART;
     config_windows(c, s, 2048, has_window);
-    rotations(c, s);
+    config_layer_thetas(c, s, has_window);
     const float scale = (float)config_num_or(c, "qk_scale_factor", 3.87) * spec_head_scale(s);
     for (uint32_t i = 0; i < s->n_layers; i++)
         s->layers[i].attn_scale = scale;

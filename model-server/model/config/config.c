@@ -216,6 +216,33 @@ uint32_t config_head_dim(struct config *c, uint32_t def, uint32_t hidden, uint32
     return hidden / heads;
 }
 
+void config_absent(struct config *c, const char *json)
+{
+    cJSON *all = cJSON_Parse(json);
+    if (!all && !c->failed) {
+        c->failed = true;
+        err_nomem(c->e);
+    }
+    while (all && all->child) {
+        cJSON *one = cJSON_DetachItemViaPointer(all, all->child);
+        if (json_get(c->root, one->string))
+            cJSON_Delete(one);
+        else
+            cJSON_AddItemToObject(c->root, one->string, one);
+    }
+    cJSON_Delete(all);
+}
+
+void config_absent_rope(struct config *c, const char *json)
+{
+    static const char *const keys[] = {"rope_parameters", "rope_scaling", "rope_theta"};
+    bool said = c->rope_scaling != NULL;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        said |= json_get(c->root, keys[i]) != NULL;
+    if (!said)
+        config_absent(c, json);
+}
+
 void config_unpadded(struct config *c, struct decoder_spec *s, uint32_t def)
 {
     const uint32_t used = config_u32_or(c, "unpadded_vocab_size", def, 1, 1u << 24);

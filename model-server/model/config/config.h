@@ -41,6 +41,11 @@ uint32_t config_u32_or(struct config *c, const char *key, uint32_t def, uint32_t
 double config_num_or(struct config *c, const char *key, double def); /* finite */
 bool config_bool_or(struct config *c, const char *key, bool def);
 const char *config_str_or(struct config *c, const char *key, const char *def);
+/* Keys of `json`, an object, that the file lacks get these values: those of transformers' class
+ * where they are not the usual ones. A key with null is there. */
+void config_absent(struct config *c, const char *json);
+/* The same of a rotation, if the file says nothing of one. */
+void config_absent_rope(struct config *c, const char *json);
 /* `key` if the file has it, else `other`. */
 const char *config_either(const struct config *c, const char *key, const char *other);
 /* The class that the checkpoint was saved from: the first of c->root's `architectures`, or `def`.
@@ -89,8 +94,8 @@ struct config_defaults {
 void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d);
 /* The same with Llama's defaults, hidden_act, and biases of attention by attention_bias. */
 void config_llama(struct config *c, struct decoder_spec *s);
-/* The vocabulary is filled up: only the first unpadded_vocab_size ids (absent: `def`) are tokens. The
- * head is a matrix of its own. */
+/* The vocabulary is filled up: only the first unpadded_vocab_size ids (absent: `def`) are tokens.
+ * The head is a matrix of its own. */
 void config_unpadded(struct config *c, struct decoder_spec *s, uint32_t def);
 /* Sets s->sines. Unless they are SINES_NONE, `d_model` has to be even and at least 4. */
 void config_sines(struct config *c, struct decoder_spec *s, enum sines sines);
@@ -192,6 +197,10 @@ double config_softcap(struct config *c, const char *key, double def);
 void config_window_rope(struct config *c, struct decoder_spec *s, double theta);
 /* Only layers with a window rotate. Call it after config_windows(). */
 void config_rotate_windows(struct decoder_spec *s);
+/* Layers without rotation: those that are 0 in layer_rope_theta, whose other numbers say nothing,
+ * else those that `rotates` denies. */
+void config_layer_thetas(struct config *c, struct decoder_spec *s,
+                         bool (*rotates)(struct config *c, uint32_t layer));
 /* True for all layers but every nth, where n is the value of `key`, or def. */
 bool config_all_but_nth(struct config *c, const char *key, uint32_t def, uint32_t layer);
 /* A `sliding` of config_windows(), EXAONE's: sliding_window_pattern is a word such as "LLLG", whose

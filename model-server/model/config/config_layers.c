@@ -131,6 +131,17 @@ void config_no_rope_layers(struct config *c, struct decoder_spec *s, uint32_t in
     }
 }
 
+void config_layer_thetas(struct config *c, struct decoder_spec *s,
+                         bool (*rotates)(struct config *c, uint32_t layer))
+{
+    const cJSON *list = json_get(c->root, "layer_rope_theta");
+    const bool said = list && !cJSON_IsNull(list);
+    const cJSON *j = said ? config_layer_list(c, s, "layer_rope_theta") : NULL;
+    for (uint32_t i = 0; i < s->n_layers; i++, j = j ? j->next : NULL)
+        if (said ? j && cJSON_IsNumber(j) && j->valuedouble == 0 : !rotates(c, i))
+            s->layers[i].rope = SPEC_NO_ROPE;
+}
+
 void config_sparse_layers(struct config *c, struct decoder_spec *s)
 {
     uint32_t step = config_u32_or(c, "decoder_sparse_step", 1, 1, SPEC_MAX_LAYERS);

@@ -15,6 +15,8 @@ struct experts {
     uint32_t *by_id;                        /* [vocab, top_k], or NULL */
     struct weight *shared_up, *shared_down; /* of the shared expert, or NULL */
     struct weight *shared_gate;             /* [1, hidden] */
+    struct norm latent_norm;                /* of moe_spec.latent_norm */
+    float *result_factors, *ones;           /* [latent] of moe_spec.result_eps; or NULL */
     struct weight *in, *out; /* [latent, hidden], [hidden, latent] with moe_spec.latent */
 };
 
@@ -253,6 +255,10 @@ static void load_latent(struct loader *l, struct experts *y, int layer)
     y->in = loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
     p = loader_part(l, W_MOE_LATENT_OUT, layer, NO_EXPERT, false, hidden, n);
     y->out = loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
+    if (l->d->spec.moe.latent_norm)
+        y->latent_norm = (struct norm){.kind = NORM_RMS,
+                                       .eps = l->d->spec.norm.eps,
+                                       .w = loader_weight_vector(l, W_MOE_LATENT_NORM, layer, n)};
 }
 
 /* True if moe_spec.beside_pictures matters for this file. */
@@ -261,9 +267,25 @@ static bool has_picture_rows(const struct loader *l, int layer)
     return l->c && l->d->spec.moe.beside_pictures && loader_fused(l, layer) == FUSED_NONE;
 }
 
+/* With moe_spec.router_by. */
+static struct weight *load_scaled_router(struct loader *l, int layer, uint32_t n)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    float *of = loader_floats(l, W_ROUTER, layer, NO_EXPERT, ".weight", n, s->hidden);
+    struct weight *w = NULL;
+    for (size_t i = 0; of && i < (size_t)n * s->hidden; i++)
+        of[i] *= s->moe.router_by;
+    if (of)
+        w = loader_host_matrix(l, of, n, s->hidden);
+    free(of);
+    return w;
+}
+
 /* Small, and its ties matter: fp32. */
 static struct weight *load_router(struct loader *l, int layer, uint32_t n)
 {
+    if (l->d->spec.moe.router_by != 0)
+        return load_scaled_router(l, layer, n);
     const uint32_t width = l->d->spec.moe.router_width, hidden = width ? width : l->d->spec.hidden;
     const bool turned = has_picture_rows(l, layer);
     struct mat_part p = turned ? loader_part(l, W_ROUTER, layer, NO_EXPERT, false, hidden, n)
@@ -340,6 +362,10 @@ static void *load(struct loader *l, uint32_t at)
         load_shared(l, y, layer);
     if (s->moe.latent)
         load_latent(l, y, layer);
+    if (s->moe.result_eps > 0) {
+        y->result_factors = loader_weight_vector(l, W_MOE_RESULT_NORM, layer, spec_expert_in(s));
+        y->ones = loader_ones(l, spec_expert_in(s));
+    }
     struct amount before = l->d->weights;
     load_experts(l, y, layer);
     pass_pictures(l, layer);
@@ -365,6 +391,9 @@ static void release(struct decoder *d, void *self)
     layer_free_weight(d, y->shared_up);
     layer_free_weight(d, y->shared_down);
     layer_free_weight(d, y->shared_gate);
+    d->ops->free(d->dev, y->result_factors);
+    d->ops->free(d->dev, y->ones);
+    layer_free_norm(d, &y->latent_norm);
     layer_free_weight(d, y->in);
     layer_free_weight(d, y->out);
     for (uint32_t i = 0; i < y->n; i++) {
@@ -407,6 +436,11 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     const struct decoder_spec *m = &d->spec;
     const float *x = s->in, *router_x = s->router_in;
     float *sum = s->out;
+    const struct gate_norm result = {.kind = GATE_PRODUCT,
+                                     .gate = y->result_factors,
+                                     .w = y->ones,
+                                     .group = spec_expert_in(m),
+                                     .eps = m->moe.result_eps};
     (void)e;
     if (m->moe.early_router)
         router_x = d->scratch.carried + (size_t)s->first * m->hidden;
@@ -416,6 +450,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
         float *latent = work_take(&s->work, s->tokens, m->moe.latent);
         sum = work_take(&s->work, s->tokens, m->moe.latent);
         d->ops->linear(d->dev, latent, s->in, s->tokens, y->in, NULL);
+        if (y->latent_norm.w)
+            d->ops->norm(d->dev, latent, latent, s->tokens, m->moe.latent, &y->latent_norm);
         x = latent;
         router_x = router_x ? router_x : s->in;
     }
@@ -446,7 +482,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                               .router_bias = y->router_bias,
                               .up_bias = y->up_bias,
                               .down_bias = y->down_bias,
-                              .sum_bias = y->sum_bias});
+                              .sum_bias = y->sum_bias,
+                              .result_norm = y->result_factors ? &result : NULL});
     if (y->out)
         d->ops->linear(d->dev, s->out, sum, s->tokens, y->out, NULL);
     if (y->shared_up)

@@ -100,7 +100,13 @@ void attention_gate(struct decoder *d, const struct attention *a, struct sub_ste
         return;
     }
     d->ops->gate_norm(d->dev, att, width, t->tokens, width,
-                      &(struct gate_norm){.kind = GATE_SIGMOID, .gate = by, .stride = width});
+                      &(struct gate_norm){.kind = GATE_SIGMOID,
+                                          .gate = by,
+                                          .stride = width,
+                                          .w = a->gate_norm,
+                                          .group = a->gate_norm ? s.v_dim : 0,
+                                          .eps = d->spec.norm.eps,
+                                          .norm_first = true});
 }
 
 /* q, k and v of these rows: the first area of the work, which store() leaves for forward(). */

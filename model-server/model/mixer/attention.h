@@ -12,6 +12,7 @@ struct attention {
     struct weight *o;            /* [hidden, heads * v_dim] */
     struct weight *gate;         /* [heads * v_dim, hidden], or NULL */
     float *qkv_bias, *o_bias, *gate_bias, *gate_factors;
+    float *gate_norm;                 /* [heads * v_dim] ones, with decoder_spec.attn_gate_norm */
     float *q_norm, *k_norm;           /* [head_dim], or of all this rank's heads */
     float *q_norm_bias, *k_norm_bias; /* [head_dim] with QK_NORM_LAYER */
     float *v_norm;                    /* [v_dim] ones */

@@ -179,6 +179,8 @@ static void load_gate_apart(struct loader *l, struct attention *a, int layer)
                                     (int64_t)(first ? 2 * all + 2 * kv : all) * dim, s->hidden);
     p = loader_rows(p, heads.first * dim, heads.n * dim);
     a->gate = loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
+    if (s->attn_gate_norm)
+        a->gate_norm = loader_ones(l, heads.n * dim);
     if (s->attn_gate_bias)
         a->gate_bias = load_head_numbers(l, W_ATTN_GATE_BIAS, layer, heads, dim);
     if (s->sphere.rate != 0)
@@ -509,9 +511,9 @@ void *attention_load(struct loader *l, uint32_t layer)
 void attention_free(struct decoder *d, void *self)
 {
     struct attention *a = self;
-    float *vectors[] = {a->gate_factors, a->qkv_bias,    a->o_bias,     a->gate_bias, a->q_norm,
-                        a->k_norm,       a->v_norm,      a->sinks,      a->alibi,     a->near,
-                        a->sub_norm,     a->q_norm_bias, a->k_norm_bias};
+    float *vectors[] = {a->gate_factors, a->qkv_bias,    a->o_bias,      a->gate_bias, a->q_norm,
+                        a->k_norm,       a->v_norm,      a->sinks,       a->alibi,     a->near,
+                        a->sub_norm,     a->q_norm_bias, a->k_norm_bias, a->gate_norm};
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
         d->ops->free(d->dev, vectors[i]);
     layer_free_weight(d, a->qkv);

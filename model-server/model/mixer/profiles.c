@@ -16,17 +16,17 @@
 #include <stdlib.h>
 
 struct profiled {
-    struct attention *own;         /* q, k, v, their norms, the gate and o */
-    struct weight *q, *k, *v;      /* with apart_inputs, instead of own->qkv; else NULL */
+    struct attention *own;          /* q, k, v, their norms, the gate and o */
+    struct weight *q, *k, *v;       /* with apart_inputs, instead of own->qkv; else NULL */
     struct weight *k_taps, *v_taps; /* [kv_heads * taps, hidden] */
-    struct short_conv conv;        /* of keys and values */
-    float *q_scale, *mix_scale;    /* with profile_spec.clip: factors of q and of `mix` */
-    struct weight *sinks;          /* [heads, hidden] or NULL */
-    struct weight *mix;     /* [heads * dim, hidden] */
-    struct weight *bank;    /* [buckets, dim] */
-    float *none;            /* [heads * buckets] zeros: profiles have no other summand */
-    float *ones;            /* [heads] */
-    uint32_t *at;           /* [2 * reach + 1] */
+    struct short_conv conv;         /* of keys and values */
+    float *q_scale, *mix_scale;     /* with profile_spec.clip: factors of q and of `mix` */
+    struct weight *sinks;           /* [heads, hidden] or NULL */
+    struct weight *mix;             /* [heads * dim, hidden] */
+    struct weight *bank;            /* [buckets, dim] */
+    float *none;                    /* [heads * buckets] zeros: profiles have no other summand */
+    float *ones;                    /* [heads] */
+    uint32_t *at;                   /* [2 * reach + 1] */
 };
 
 static uint32_t buckets(const struct decoder *d, uint32_t layer)
@@ -82,8 +82,8 @@ static void load_at(struct loader *l, struct profiled *y, uint32_t layer)
 static struct weight *load_heads(struct loader *l, enum role role, uint32_t layer, uint32_t all,
                                  struct slice h, uint32_t each)
 {
-    struct mat_part p = loader_part(l, role, (int)layer, NO_EXPERT, false, (int64_t)all * each,
-                                    l->d->spec.hidden);
+    struct mat_part p =
+        loader_part(l, role, (int)layer, NO_EXPERT, false, (int64_t)all * each, l->d->spec.hidden);
     p = loader_rows(p, h.first * each, h.n * each);
     return loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
 }
@@ -155,8 +155,7 @@ static void load_limits(struct loader *l, struct profiled *y, uint32_t layer)
     const uint32_t dim = spec_head_dim(s, layer), each = s->profiles.dim;
     const uint32_t heads = spec_heads(s, layer);
     const struct slice h = split_heads(&l->d->split, s, layer);
-    y->q_scale =
-        loader_plain_vector(l, W_Q_NORM, (int)layer, heads * dim, scaled(h, dim, 0));
+    y->q_scale = loader_plain_vector(l, W_Q_NORM, (int)layer, heads * dim, scaled(h, dim, 0));
     y->mix_scale =
         loader_plain_vector(l, W_PROFILE_SCALE, (int)layer, heads * each, scaled(h, each, 0));
     y->sinks = load_heads(l, W_SINKS, layer, heads, h, 1);
@@ -225,7 +224,8 @@ static struct made project(struct decoder *d, const struct profiled *y, struct s
 {
     const struct attention_shape s = attention_shape(d, t->layer);
     const uint32_t n = t->tokens, hidden = d->spec.hidden;
-    struct made r = {.q = work_take(&t->work, t->total, s.qkv), .stride = s.qkv, .kv_stride = s.qkv};
+    struct made r = {
+        .q = work_take(&t->work, t->total, s.qkv), .stride = s.qkv, .kv_stride = s.qkv};
     r.conv = work_take(&t->work, t->total, s.k + s.v);
     layer_project(d, t->layer, &(struct projection){y->own->qkv, NULL, LORA_QKV, s.qkv}, r.q, t->in,
                   hidden, n);
@@ -241,7 +241,8 @@ static struct made project_apart(struct decoder *d, const struct profiled *y, st
     const uint32_t n = t->tokens, taps = s.kv_heads * d->spec.recur.conv;
     const size_t first = (size_t)t->first * d->spec.hidden;
     const float *k_in = d->scratch.k_in + first, *v_in = d->scratch.v_in + first;
-    struct made r = {.q = work_take(&t->work, t->total, s.q), .stride = s.q, .kv_stride = s.k + s.v};
+    struct made r = {
+        .q = work_take(&t->work, t->total, s.q), .stride = s.q, .kv_stride = s.k + s.v};
     r.conv = work_take(&t->work, t->total, s.k + s.v);
     r.kv = work_take(&t->work, t->total, s.k + s.v);
     float *k = work_take(&t->work, t->total, s.k), *v = work_take(&t->work, t->total, s.v);
@@ -339,8 +340,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
                                      .apart_bias = y->none});
     if (y->own->gate)
         attention_gate(d, y->own, t, att);
-    layer_project(d, t->layer, &(struct projection){y->own->o, NULL, LORA_O, d->spec.hidden}, t->out,
-                  att, s.sums, t->tokens);
+    layer_project(d, t->layer, &(struct projection){y->own->o, NULL, LORA_O, d->spec.hidden},
+                  t->out, att, s.sums, t->tokens);
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #define MODEL_SERVER_MODEL_MIXER_RECURRENT_H
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
+#include "model-server/model/short_conv.h"
 
 /* This rank's elements of a token's keys, and of its values. */
 static inline uint32_t recur_keys(const struct decoder *d)
@@ -34,35 +35,12 @@ static inline struct slice scaled(struct slice s, uint32_t each, uint32_t before
     return (struct slice){before + s.first * each, s.n * each};
 }
 
-/* Depthwise, over W_MIX_CONV [channels][1][width] and its bias. */
-struct short_conv {
-    struct conv conv;
-    uint64_t at; /* in a cell */
-};
-/* The tensor of a role [channels][1][width], of which `of` is on this rank. */
-struct conv_part {
-    enum role role;
-    uint32_t channels;
-    struct slice of;
-};
 /* This rank's channels are those parts, at most 3, without a bias. */
 void short_conv_load_parts(struct loader *l, struct short_conv *c, int layer,
                            const struct conv_part *parts, int n);
 /* This rank's channels are those of all `channels` in of[0 .. n). */
 void short_conv_load(struct loader *l, struct short_conv *c, int layer, uint32_t channels,
                      const struct slice *of, int n);
-/* This rank's channels are `channels`, and all weights, [width][channels], are the host's. Takes and
- * frees `taps`; NULL: an error that the loader knows. */
-void short_conv_take(struct loader *l, struct short_conv *c, float *taps, uint32_t width,
-                     uint32_t channels);
-/* As short_conv_load_parts(), where the convolution's input is added to its result, and
- * the sum may have a factor. */
-void short_conv_load_kept(struct loader *l, struct short_conv *c, int layer,
-                          const struct conv_part *parts, int n);
-void short_conv_free(struct decoder *d, struct short_conv *c);
-void short_conv_run(struct decoder *d, const struct short_conv *c, float *y, const float *x,
-                    uint32_t x_stride);
-
 /* [hidden, columns `s` of `cols`] of W_MIX_OUT (with recur_spec.apart: of W_O), and on the first
  * rank its bias, if any. */
 struct out_projection {

@@ -27,7 +27,7 @@ DSA = dict(  # sparse attention: each index head adds 0 for many keys, so few of
 )
 
 # Where the usual spread would leave a part of the arithmetic without effect: sinks, the clamps of the activation.
-SPREAD = {"attention_input.query": 4.0, "mlp_input.query": 4.0, "final_input.query": 4.0, "rel_logits_proj.proj": 0.5, "relative_position_bias.proj": 0.5, "sqk": 0.004, "s_gate": 0.004, "lambda_1": 0.006, "lambda_2": 0.006, "lm_head.logit_scale": 0.005, "sinks": 1.5, "qk_norm.temp": 1.0, "lambda_q1": 0.4, "lambda_k1": 0.4, "gate_up_proj": 0.4, "hc.scale": 0.5, "hc_scale": 0.5, "hc.base": 0.7, "hc_base": 0.7, "kpool_compress_ape": 0.7, "position_bias": 0.7}
+SPREAD = {"residual_gate.gate": 0.4, "attention_input.query": 4.0, "mlp_input.query": 4.0, "final_input.query": 4.0, "rel_logits_proj.proj": 0.5, "relative_position_bias.proj": 0.5, "sqk": 0.004, "s_gate": 0.004, "lambda_1": 0.006, "lambda_2": 0.006, "lm_head.logit_scale": 0.005, "sinks": 1.5, "qk_norm.temp": 1.0, "lambda_q1": 0.4, "lambda_k1": 0.4, "gate_up_proj": 0.4, "hc.scale": 0.5, "hc_scale": 0.5, "hc.base": 0.7, "hc_base": 0.7, "kpool_compress_ape": 0.7, "position_bias": 0.7}
 
 
 def renamed(tensors, pairs):

@@ -21,6 +21,17 @@ CHAMELEON_IDS = {"<image>": 8} | {f"IMGIMG{chr(65 + i // 10)}{chr(65 + i % 10)}Z
 CHAMELEON_VQ = dict(embed_dim=16, num_embeddings=40, base_channels=32, channel_multiplier=[1], num_res_blocks=1, latent_channels=16, resolution=16)
 
 CASES = {
+    "muse_spark": dict(
+        model_type="muse_spark_text", num_hidden_layers=5, head_dim=16, sliding_window=20, moe_hidden_size=48, moe_intermediate_size=40,
+        num_local_experts=8, num_experts_per_tok=3, routed_scaling_factor=1.6, mlp_layer_types=["dense", "sparse", "sparse", "dense", "sparse"],
+        rope_parameters=dict(THETA, rope_theta=5e5), output_multiplier=0.5, qk_scale_factor=2.0,
+    ),
+    "muse_spark_listed": dict(
+        model_type="muse_spark_text", head_dim=24, attention_bias=True, sliding_window=16, qk_scale_factor=1.3, output_multiplier=0.7,
+        post_norm_eps=1e-2, final_logit_softcapping=2.0, layer_rope_theta=[0, 1, 1], rope_parameters=THETA, residual_gate_temperature=0.8,
+        moe_hidden_size=64, moe_intermediate_size=64, num_local_experts=4, num_experts_per_tok=1,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+    ),
     "step3p7": dict(
         model_type="step3p5", num_hidden_layers=5, num_attention_heads=4, num_sliding_attention_heads=8, num_key_value_heads=2, head_dim=16,
         sliding_window=20, layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
@@ -171,6 +182,9 @@ WITHIN = {  # of a model_type, or of one case
     "hy_v4_vl_text": ("HYV4VL", dict(image_token_id=300, video_token_id=301, vision_config=dict(SMALL, out_hidden_size=64, max_image_size=64))),
     "granite4_vision_text": ("Granite4Vision", dict(image_token_id=300, deepstack_layer_map=[[0, 0]], downsample_rate="1/2", vision_config=dict(
         SMALL, hidden_size=64, model_type="clip_vision_model", image_size=28, patch_size=14))),
+    "muse_spark_text": ("MuseSpark", dict(image_token_id=400, video_token_id=401, audio_token_id=402, projector_hidden_size=16, vision_config=dict(
+        SMALL, pos_emb_height=4, pos_emb_width=4, max_position_embeddings=16), audio_config=dict(
+        patch_sizes=[2, 2], hidden_sizes=[8, 16], depths=[1, 1], num_hidden_layers=2, out_hidden_size=64))),
     "muse_glimmer_text": ("MuseGlimmer", dict(image_token_id=400, video_token_id=401, out_hidden_size=16, projector_hidden_size=16, vision_config=dict(
         SMALL, pos_emb_height=4, pos_emb_width=4, max_position_embeddings=16))),
     "granite_docling_text": ("GraniteDocling", dict(image_token_id=300, vision_config=dict(SMALL, out_hidden_size=64, image_size=32, patch_size=16))),

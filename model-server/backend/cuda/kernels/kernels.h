@@ -41,10 +41,10 @@ struct attn_args {
     uint32_t walkers, ahead;
     const uint32_t *top; /* see struct attn; only for attn_any and attn_entries */
     uint32_t n_top, top_block, top_tail, entries;
-    struct kv_view entry_kv;   /* with `entries`; only for attn_entries */
-    float *sums;               /* only for attn_any: the largest score is in log2 */
-    uint32_t beyond;           /* attn.ahead */
-    uint32_t sinks_by_token;   /* only for attn_any */
+    struct kv_view entry_kv; /* with `entries`; only for attn_entries */
+    float *sums;             /* only for attn_any: the largest score is in log2 */
+    uint32_t beyond;         /* attn.ahead */
+    uint32_t sinks_by_token; /* only for attn_any */
 };
 /* Keys whose softmax is one step; steps are merged in ascending order. */
 enum { SEGMENT = 128, TILE_Q = 16, MMA_ROWS = 64, SHARED_ROWS = 128 };
