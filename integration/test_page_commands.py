@@ -60,6 +60,8 @@ def commands(page):
     for language, body in blocks(page):
         if language == "python" and page.name not in APART:
             yield body
+        for service in (yaml.safe_load(body) if language == "yaml" else {}).get("services", {}).values():
+            yield "launcher serve " + service["command"]  # the image's entry point
         for line in [] if language not in ("", "sh", "bash") else re.findall(r"[^\n]*<<END\n.*?^END$|(?:[^\n]*\\\n)*[^\n]+", body, re.S | re.M):
             yield re.sub(r"^\$ ", "", line.strip())
 
