@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 
 import docs_pages
 import pytest
@@ -200,6 +201,36 @@ def test_commands_exist(page):
                 assert taken or f"`{flag}`" in printed or re.search(rf"^ +{flag}\b", printed, re.M), f"{name(page)}: {line}"
             seen += 1
     assert seen or page.parent.name == "how-to", "no command was found to check"
+
+
+EXTEND = DOCS / "how-to/extend.md"
+
+
+@pytest.mark.parametrize("nth", [0, 1], ids=["family", "route"])
+def test_code_of_the_page_on_extending_compiles(nth, tmp_path):
+    found = [textwrap.dedent(b) for b in re.findall(r"(?:^ {8}.*\n|^\n)+", EXTEND.read_text(), re.M) if "#include" in b]
+    assert len(found) == 2
+    (tmp_path / "added.c").write_text(found[nth])
+    argv = ["cc", "-std=gnu17", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{ROOT}", f"-I{ROOT / 'build/gen'}", tmp_path / "added.c"]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_rows_and_functions_of_the_page_on_extending_exist():
+    """The row of a parameter has as many columns as those of the table, and each function that is named is defined somewhere."""
+    text = EXTEND.read_text()
+
+    def columns(row):
+        return len(re.sub(r'"[^"]*"', "text", row).split(","))
+
+    (row,) = re.findall(r"PARAM\((.*)\)$", text, re.M)
+    rows = re.findall(r"^PARAM\((.*?)\)$", (ROOT / "common/params.def").read_text(), re.M)
+    assert rows and {columns(r) for r in rows} == {columns(row)}
+    sources = "\n".join(f.read_text() for top in ("common", "router", "model-server") for f in (ROOT / top).rglob("*.[ch]"))
+    named = set(re.findall(r"`(\w+)\(\)`", text))
+    assert len(named) > 5
+    for function in named:
+        assert re.search(rf"\b{function}\(", sources), function
 
 
 def test_help_lists_every_target_once():

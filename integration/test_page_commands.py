@@ -4,15 +4,19 @@ serves the requests after it. ELSEWHERE names the tests of the others; a command
 Models of the examples are files of the repository and of the reference data."""
 
 import contextlib
+import io
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 
 import pytest
+import yaml
 from gguf_made import write
-from serving import BIN, DEMO, ROOT, SLOW, Service, data
+from serving import BIN, DEMO, ROOT, SLOW, Service, data, free_port
 from test_adapters import make_adapter
 from test_encdec import classifier
 from test_hf_tasks import fillable
@@ -21,10 +25,12 @@ from test_token_rows import BIAS, LABELS
 from test_token_rows import folder as labelled
 
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", DOCS / "quick-start.md", DOCS / "lmtp.md", DOCS / "tls.md", *sorted((DOCS / "how-to").glob("*.md"))]
-ADDRESS = re.compile(r"\blocalhost:3000\b")
+PAGES = [ROOT / "README.md", *(DOCS / f"{name}.md" for name in ("quick-start", "benchmarks", "lmtp", "tls")), *sorted((DOCS / "how-to").glob("*.md"))]
+APART = {"agents.md": "test_agents_page", "lmtp.md": "test_lmtp"}  # pages whose programs in Python run elsewhere
+DATA = {"json": json.loads, "yaml": yaml.safe_load, "toml": tomllib.loads}
+ADDRESS = re.compile(r"\blocalhost:(3000|80\d\d)\b")
 SERVES = re.compile(r"(?:build/bin/)?launcher (?:serve |--)|headrace serve ")
-RUNS = re.compile(r"(?:build/bin/)?(?:router|model-server) (?!serve)|echo .*\| launcher|printf .*\| launcher|openssl rand")
+RUNS = re.compile(r"(?:build/bin/)?(?:router|model-server) (?!serve)|launcher (?:health|--help|--env)|echo .*\| launcher|printf .*\| launcher|openssl rand")
 ELSEWHERE = {
     r"make |apt-get ": "test_docs.test_commands_exist; docker/Dockerfile and make deps install the packages",
     r"systemctl |journalctl ": "test_package",
@@ -34,6 +40,9 @@ ELSEWHERE = {
     r"export |gemini |claude$|aider |OPENAI_API_BASE_URL=": "test_agents_page",
     r"model-server serve M --uds-path tcp:": "test_nodes",
     r"model-server quantize ": "test_quantize_command",
+    r"model-server bench ": "test_tools",
+    r"python3 -m venv gl|HF_HUB_OFFLINE=1 gl/": "clients/test_guidellm",
+    r"launcher .*--draft-heads ": "test_draft_heads",
     r".*--mmproj ": "test_mmproj",
     r".*--device cuda": "test_gpu_stand_in",
     r"docker run .*text-generation-inference|vllm serve": "programs of others",
@@ -42,9 +51,17 @@ ELSEWHERE = {
 }
 
 
+def blocks(page):
+    return re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.S | re.M)
+
+
 def commands(page):
-    """Of blocks without a language: lines with what continues them, and documents behind <<END."""
-    for language, body in re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.S | re.M):
+    """Of blocks without a language: lines with what continues them, and documents behind <<END. Programs in Python are one command each."""
+    for language, body in blocks(page):
+        if language == "python" and page.name not in APART:
+            yield body
+        for service in (yaml.safe_load(body) if language == "yaml" else {}).get("services", {}).values():
+            yield "launcher serve " + service["command"]  # the image's entry point
         for line in [] if language not in ("", "sh", "bash") else re.findall(r"[^\n]*<<END\n.*?^END$|(?:[^\n]*\\\n)*[^\n]+", body, re.S | re.M):
             yield re.sub(r"^\$ ", "", line.strip())
 
@@ -114,35 +131,60 @@ def replaced(command, stands_for):
 
 
 class Reader:
-    """Follows a page: the last command line of a launcher is started when a request comes."""
+    """Follows a page: the last command line of a launcher for a port is started when a request to that port comes."""
 
-    def __init__(self, place, open_services):
-        self.place, self.open = place, open_services
-        self.words, self.service = ["launcher", "--model-id", DEMO], None
+    def __init__(self, place):
+        self.place, self.open, self.running = place, contextlib.ExitStack(), {}
+        self.lines = {"3000": ["launcher", "--model-id", str(DEMO)]}
 
     def serve(self, command):
+        command = re.sub(r"(--kv-transfer-address localhost):\d+", lambda m: f"{m[1]}:{free_port()}", command)
         assert "it fits" in run(self.place, re.split(r"\s#", command)[0] + " --dry-run")
-        self.words, self.service = shlex.split(command, comments=True), None
+        words = shlex.split(command, comments=True)
+        port = words[words.index("--port") + 1] if "--port" in words else "3000"
+        self.lines[port] = words
+        if port == "3000" or port in self.running:
+            self.open.close()
+            self.running = {}
+
+    def address(self, port):
+        if port not in self.running:
+            words = self.lines[port]
+            at = words.index("--model-id" if "--model-id" in words else "serve") + 1
+            args = [w for i, w in enumerate(words[at + 1 :], at + 1) if "--port" not in (w, words[i - 1])]
+            cwd = os.getcwd()
+            os.chdir(self.place)  # paths of a page are relative to where its reader is
+            try:
+                self.running[port] = self.open.enter_context(Service(words[at], args=args))
+            finally:
+                os.chdir(cwd)
+        return f"127.0.0.1:{self.running[port].port}"
+
+    def here(self, text):
+        return ADDRESS.sub(lambda m: self.address(m[1]), text)
 
     def ask(self, command):
-        if not self.service:
-            at = self.words.index("--model-id" if "--model-id" in self.words else "serve") + 1
-            model, args = self.words[at], self.words[at + 1 :]
-            self.open.close()
-            self.service = self.open.enter_context(Service(model, args=args))
-        said = run(self.place, ADDRESS.sub(f"127.0.0.1:{self.service.port}", command.replace("curl ", "curl -sS --fail-with-body ", 1)))
+        said = run(self.place, self.here(command.replace("curl ", "curl -sS --fail-with-body ", 1)))
         assert said.strip() and '"error"' not in said, f"{command}\n{said}"
+
+    def program(self, code):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile(self.here(code), "page", "exec"), {})
+        assert out.getvalue().strip(), code
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_of_a_page_run(page, place, stands_for):
-    with contextlib.ExitStack() as services:
-        reader = Reader(place, services)
+    reader = Reader(place)
+    with reader.open:
         for command in commands(page):
             if elsewhere(command):
                 continue
             now = replaced(command, stands_for)
-            if SERVES.match(command):
+            if re.match(r"(?:from|import) ", command):
+                reader.program(command)
+            elif SERVES.match(command):
                 reader.serve(now)
             elif ADDRESS.search(command):
                 reader.ask(now)
@@ -151,11 +193,12 @@ def test_commands_of_a_page_run(page, place, stands_for):
                 run(place, now)
 
 
-def test_programs_of_the_quick_start_run(capsys):
-    (code,) = re.findall(r"^```python\n(.*?)^```$", (DOCS / "quick-start.md").read_text(), re.S | re.M)
-    with Service(DEMO) as s:
-        exec(compile(ADDRESS.sub(f"127.0.0.1:{s.port}", code), "quick-start.md", "exec"), {})
-    assert capsys.readouterr().out.strip()
+@pytest.mark.parametrize("page", sorted({*PAGES, *DOCS.rglob("*.md")}), ids=lambda page: page.name)
+def test_blocks_of_data_can_be_read(page):
+    for language, body in blocks(page):
+        assert language in ("", "sh", "bash", "python", *DATA), f"{page.name}: {language}"
+        if language in DATA:
+            DATA[language](body)
 
 
 def test_each_exception_is_of_use():
@@ -163,4 +206,4 @@ def test_each_exception_is_of_use():
     assert found == set(ELSEWHERE)
     for where in ELSEWHERE.values():
         for test in re.findall(r"\btest_\w+", where):
-            assert (ROOT / "integration" / f"{test}.py").is_file() or test == "test_commands_exist", test
+            assert [*(ROOT / "integration").glob(f"**/{test}.py")] or test == "test_commands_exist", test

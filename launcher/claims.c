@@ -21,6 +21,8 @@ static int claim_sockets(struct claims *c, const char *prefix, uint32_t first, s
     do
         c->sockets_fd = file_lock_take(c->path, e);
     while (c->sockets_fd == FILE_LOCK_TAKEN && machine_wait_a_moment(&waited));
+    if (c->sockets_fd == -1)
+        err_wrap(e, "the sockets of the shards need a writable folder (--shard-uds-path)");
     if (c->sockets_fd == FILE_LOCK_TAKEN)
         err_set(e, ERR_SYSTEM,
                 "%s is in use: another launcher runs with the same port or --shard-uds-path",

@@ -474,11 +474,11 @@ int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
         return too_little(g, w, before, &plan, e);
     const int64_t start = clock_ns();
     if (resize_kv(g, plan.n_blocks, plan.n_windows, e))
-        return err_wrap(e, "set `--kv-cache-memory`");
+        return -1;
     w->window_blocks = g->n_windows;
     w->window_tokens = g->step.window;
     if (resize_cells(g, plan.n_cells, e))
-        return err_wrap(e, "recurrent state: set `--kv-cache-memory`");
+        return err_wrap(e, "recurrent state");
     w->kv_ns = clock_ns() - start;
     w->state_cells = g->cells.n > CELLS_EACH ? g->cells.n - CELLS_EACH : 0;
     if (g->drafting.most && g->o.row_cost <= 0 && w->n && measure_rows(g, w, e)) {

@@ -323,8 +323,9 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a,
     log_packed(&c, &how);
     struct checkpoint heads = {0};
     int rc = mlx_adapt(&m->d.spec, m->info.type, a, &c, e);
-    if (rc == 0 && o->draft_heads && !m->d.encodes && !m->d.stages)
-        rc = find_heads(m, a, o->draft_dir, &c, &heads, e);
+    if (rc == 0 && o->draft_heads && !m->d.encodes && !m->d.stages &&
+        find_heads(m, a, o->draft_dir, &c, &heads, e))
+        rc = o->draft_dir ? err_wrap(e, "--draft-heads") : -1;
     rc = rc ? rc : decoder_load(&m->d, a, &c, &how, e);
     checkpoint_close(&heads);
     if (rc == 0 && m->d.encodes)

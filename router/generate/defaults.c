@@ -124,7 +124,7 @@ static int read_file(const char *dir, bool needed, struct sampling_defaults *d, 
 {
     char path[4096];
     if (snprintf(path, sizeof(path), "%s/generation_config.json", dir) >= (int)sizeof(path))
-        return err_set(e, ERR_VALIDATION, "--generation-config: too long a path");
+        return err_set(e, ERR_VALIDATION, "%.80s..: path too long", dir);
     const bool old = !needed && !model_file_exists(path);
     if (old)
         snprintf(path, sizeof(path), "%s/config.json", dir);
@@ -143,7 +143,7 @@ int defaults_load(struct sampling_defaults *out, const char *dir, const char *so
     const bool none = !strcmp(source, "vllm") || !strcmp(source, "none") || !*source;
     *out = (struct sampling_defaults){0};
     if (!none && read_file(own ? dir : source, !own, out, e))
-        return -1;
+        return own ? -1 : err_wrap(e, "--generation-config");
     return override && *override ? read_override(override, out, e) : 0;
 }
 

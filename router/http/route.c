@@ -68,7 +68,7 @@ const char *route_near(const char *path)
         }
     if (n < SHORTEST)
         return NULL;
-    return end && best > TYPING_ERROR ? end : near;
+    return best <= TYPING_ERROR ? near : end;
 }
 
 const struct route *route_find(const char *method, const char *path, char allow[64])

@@ -31,6 +31,8 @@ struct chat *edge_load_chat(const struct router_config *c, const char *dir, cons
                             const struct tokenizer *t, struct err *e)
 {
     struct chat *chat = chat_load(dir, config_path, t, e);
+    if (!chat && config_path && *config_path)
+        err_wrap(e, "--tokenizer-config-path");
     if (chat && c->special_tokens_in_messages)
         chat_trust_messages(chat);
     return chat;

@@ -100,10 +100,9 @@ static int take_memory(struct device *d, struct kv_cache *kv, const struct kv_de
     kv->block_bytes = (size_t)cpu_kv_block_bytes(k);
     if (__builtin_mul_overflow(kv->block_bytes, (size_t)k->n_blocks, &kv->bytes) ||
         !(kv->data = cpu_map(kv->bytes)))
-        return err_set(
-            e, ERR_SYSTEM,
-            "no memory for a KV cache of %u blocks, %llu bytes (--kv-cache-memory takes less)",
-            k->n_blocks, (unsigned long long)kv->block_bytes * k->n_blocks);
+        return err_set(e, ERR_SYSTEM,
+                       "no memory for a KV cache of %u blocks, %llu bytes: lower --kv-cache-memory",
+                       k->n_blocks, (unsigned long long)kv->block_bytes * k->n_blocks);
     return lay_out(kv, k, e) || cpu_populate_front(d, kv, e) ? -1 : 0;
 }
 

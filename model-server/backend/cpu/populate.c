@@ -110,8 +110,8 @@ int cpu_populate_front(struct device *d, const struct kv_cache *kv, struct err *
         return 0;
     errno = why;
     return err_sys(e,
-                   "the first blocks of a KV cache of %zu bytes do not fit into memory "
-                   "(--kv-cache-memory takes less)",
+                   "the first blocks of a KV cache of %zu bytes do not fit into memory: lower "
+                   "--kv-cache-memory",
                    kv->bytes);
 }
 
@@ -162,7 +162,7 @@ static void *run(void *arg)
             const int why = take(s->data + from, all - from < STEP ? all - from : STEP);
             if (!why)
                 continue;
-            LOG(LOG_WARN, "the KV cache does not fit into memory (--kv-cache-memory takes less)",
+            LOG(LOG_WARN, "the KV cache does not fit into memory: lower --kv-cache-memory",
                 LOGI("bytes", kv->bytes), LOGI("taken", from * kv->n_streams), LOGI("errno", why));
             return NULL;
         }

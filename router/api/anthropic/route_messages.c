@@ -15,7 +15,8 @@ const struct route route_messages = {
     .body =
         "`messages`, `max_tokens`, and what Anthropic's clients send, `tools`, "
         "`tool_choice` and `thinking` included; Anthropic's own tools and `mcp_servers` are left "
-        "out, which the header `warning` says; images and PDF documents are refused",
+        "out, which the header `warning` says; images are refused unless the model takes them, "
+        "PDF documents always",
     .takes = "Messages",
     .example = "{\"model\": \"tgi\", \"max_tokens\": 60, \"messages\": [{\"role\": \"user\", "
                "\"content\": \"Hello!\"}]}",

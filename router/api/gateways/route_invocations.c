@@ -20,8 +20,9 @@ static int work(struct call *c, struct err *e)
 const struct route route_invocations = {
     .method = "POST",
     .paths = {"/invocations"},
-    .summary = "What SageMaker calls: as `/`, `/v1/chat/completions` or `/v1/completions`.",
-    .body = "of the route that is meant: with `inputs`, `messages` or `prompt`",
+    .summary =
+        "The route that SageMaker calls: as `/`, `/v1/chat/completions` or `/v1/completions`.",
+    .body = "as of one of these routes, recognised by `inputs`, `messages` or `prompt`",
     .takes = "Invocation",
     .example = "{\"inputs\": \"Once upon a time\", \"parameters\": {\"max_new_tokens\": 20}}",
     .gives = "InvocationAnswer",

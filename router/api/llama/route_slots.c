@@ -37,7 +37,8 @@ const struct route route_slots = {
     .paths = {"/slots"},
     .arguments = {"fail_on_no_slot"},
     .errors = ERRORS_OPENAI,
-    .summary = "As many entries as generations may run at a time, in llama-server's words; as many "
-               "of them are `is_processing` as run. With `fail_on_no_slot=1` 503 where all do.",
+    .summary = "llama-server's slots: one entry for each generation that may run at the same time; "
+               "`is_processing` is true in as many entries as generations run. With "
+               "`fail_on_no_slot=1` the status is 503 if all are busy.",
     .reply = reply,
 };

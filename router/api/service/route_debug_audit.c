@@ -73,11 +73,9 @@ const struct route route_debug_audit = {
     .method = "GET",
     .paths = {"/debug/audit"},
     .summary =
-        "What is held, and by whom: sequences and KV blocks of the first model's scheduler, "
-        "and in `models` those of the other loaded ones; requests, connections, descriptors, "
-        "memory. "
-        "`balanced`: the blocks in use are those that "
-        "sequences hold. Without keys it is served to 127.0.0.1 and ::1 alone, and not through a "
-        "proxy.",
+        "Resources in use: sequences and KV blocks of the first model's scheduler, and in "
+        "`models` those of the other loaded models; requests, connections, descriptors, memory. "
+        "`balanced` is true if the blocks in use are exactly those of running sequences. Without "
+        "keys it is served to 127.0.0.1 and ::1 alone, and not through a proxy.",
     .work = work,
 };
