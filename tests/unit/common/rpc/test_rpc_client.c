@@ -7,6 +7,7 @@
 #include "proto/generate.pb-c.h"
 #include "tests/unit/test.h"
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -72,7 +73,7 @@ struct rig {
     struct rpc_loop *loop;
     struct rpc_client *client;
     void *filter;
-    int left;
+    atomic_int left;
 };
 
 struct call {
@@ -173,8 +174,8 @@ TEST(a_deadline_ends_the_wait)
     setup(&g, true);
     start(&g, &c, 2000, 100, false);
     rpc_loop_run(g.loop);
-    assert_int_equal(c.u.status, GRPC_STATUS_DEADLINE_EXCEEDED);
-    assert_in_range(c.ms, 90, 1900);
+    assert_int_equal(c.u.status, GRPC_STATUS_DEADLINE_EXCEEDED); /* and not its answer */
+    assert_true(c.ms >= 90);
     teardown(&g);
 }
 
@@ -198,8 +199,8 @@ TEST(a_call_can_be_cancelled)
     start(&g, &c, 2000, 10000, false);
     rpc_after(g.loop, 50, &t.op);
     rpc_loop_run(g.loop);
-    assert_int_equal(c.u.status, GRPC_STATUS_CANCELLED);
-    assert_in_range(c.ms, 45, 1900);
+    assert_int_equal(c.u.status, GRPC_STATUS_CANCELLED); /* and not its answer */
+    assert_true(c.ms >= 45);
     teardown(&g);
 }
 
@@ -215,10 +216,18 @@ TEST(nobody_there_is_known_at_once)
     teardown(&g);
 }
 
-static void *open_later(void *s)
+/* The server, when the call that comes too early for it has ended. */
+struct later {
+    struct server *server;
+    const atomic_int *left; /* calls that have not ended */
+};
+
+static void *open_later(void *arg)
 {
-    usleep(300000);
-    server_open(s);
+    const struct later *l = arg;
+    while (atomic_load(l->left) > 1)
+        usleep(1000);
+    server_open(l->server);
     return NULL;
 }
 
@@ -230,12 +239,13 @@ TEST(a_call_that_waits_gets_the_server_that_comes)
     setup(&g, false);
     start(&g, &c, 7, 10000, true);
     start(&g, &never, 7, 150, true); /* its time is over before */
-    pthread_create(&t, NULL, open_later, &g.server);
+    struct later later = {&g.server, &g.left};
+    pthread_create(&t, NULL, open_later, &later);
     rpc_loop_run(g.loop);
     pthread_join(t, NULL);
     assert_int_equal(c.u.status, GRPC_STATUS_OK);
     assert_int_equal(c.answer, 8);
-    assert_in_range(c.ms, 290, 8000); /* looked for every 100 ms at first */
+    assert_in_range(c.ms, 150, 8000); /* looked for every 100 ms at first */
     assert_int_equal(never.u.status, GRPC_STATUS_DEADLINE_EXCEEDED);
     teardown(&g);
 }
