@@ -191,7 +191,8 @@ struct constraint *constraint_order(struct constraint_front front, enum constrai
         free(o);
         return o ? NULL : (err_nomem(e), NULL);
     }
-    *o = (struct order){constraint_ref(c), front, kind, n};
+    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+    *o = (struct order){c, front, kind, n};
     memcpy(o->text, text, n);
     o->text[n] = '\0';
     c->compiling = true;
@@ -199,12 +200,6 @@ struct constraint *constraint_order(struct constraint_front front, enum constrai
         pthread_detach(thread);
     else
         carry_out(o); /* no thread: compile here */
-    return c;
-}
-
-struct constraint *constraint_ref(struct constraint *c)
-{
-    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
     return c;
 }
 

@@ -56,7 +56,6 @@ struct constraint *constraint_new_behind(struct constraint_front front, enum con
  * reports compilation errors. NULL: out of memory. */
 struct constraint *constraint_order(struct constraint_front front, enum constraint_kind kind,
                                     const char *text, size_t n, struct err *e);
-struct constraint *constraint_ref(struct constraint *c);
 void constraint_unref(struct constraint *c); /* NULL is allowed */
 
 /* True if the memory for its states is used up: masks of states that are not known yet fail, which

@@ -21,7 +21,6 @@ struct grammar_rule {
     size_t n_name;
     gnode body;      /* 0: undefined */
     bool nullable;   /* matches the empty text */
-    bool terminal;   /* Lark: a name in capitals */
     uint8_t visited; /* state of the search for left recursion */
     term t;
 };

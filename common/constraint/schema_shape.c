@@ -19,7 +19,7 @@ struct object_shape {
     const char *name[MAX_PROPERTIES];
     bool required[MAX_PROPERTIES];
     term pair[MAX_PROPERTIES]; /* "name": value */
-    uint32_t n, n_required;
+    uint32_t n;
     struct patterns patterns;
     term names;          /* allowed by propertyNames, as a string; TERM_ALL: everything */
     term others;         /* a pair that no property names */
@@ -105,8 +105,6 @@ static void collect_names(struct schema *s, const struct conj *c, struct object_
                 return;
         }
     }
-    for (uint32_t i = 0; i < o->n; i++)
-        o->n_required += o->required[i];
 }
 
 /* Adds the schemas of `node` that apply to the value of a key. */

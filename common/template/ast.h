@@ -61,13 +61,13 @@ struct call {
     struct node *star, *star_star;
 };
 
-/* A macro. Its parameters without default come first; their number is n_required. uses_*: its body
- * reads `kwargs`, `varargs` or `caller`, so that a call may pass more than its parameters. */
+/* A macro. Its parameters without default come first. uses_*: its body reads `kwargs`, `varargs` or
+ * `caller`, so that a call may pass more than its parameters. */
 struct macro_def {
     struct val name;        /* V_NONE for the caller of a call block */
     uint32_t *params;       /* name ids */
     struct node **defaults; /* NULL: none */
-    uint32_t n_params, n_required;
+    uint32_t n_params;
     bool uses_kwargs, uses_varargs, uses_caller, explicit_caller;
     struct nodes body;
 };

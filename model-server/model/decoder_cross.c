@@ -18,7 +18,8 @@ bool decoder_is_cross(const struct decoder *d, uint32_t i)
     return d->spec.layers[i].mixer == MIXER_CROSS;
 }
 
-bool decoder_keeps_shown(const struct decoder *d, uint32_t i)
+/* It is such a layer, or one of attention that also has keys of such rows. */
+static bool keeps_shown(const struct decoder *d, uint32_t i)
 {
     return decoder_is_cross(d, i) || d->spec.layers[i].merged;
 }
@@ -27,7 +28,7 @@ uint32_t decoder_cross_at(const struct decoder *d, uint32_t layer)
 {
     uint32_t n = 0;
     for (uint32_t i = d->stage.first; i < layer; i++)
-        n += decoder_keeps_shown(d, i);
+        n += keeps_shown(d, i);
     return n;
 }
 
@@ -50,7 +51,7 @@ void decoder_cross_free(struct decoder *d)
 static struct kv_desc describe(const struct decoder *d, uint32_t n_blocks, enum kv_dtype dtype)
 {
     uint32_t first = d->stage.first;
-    while (!decoder_keeps_shown(d, first))
+    while (!keeps_shown(d, first))
         first++;
     const uint32_t dim = spec_head_dim(&d->spec, first);
     return (struct kv_desc){.n_layers = decoder_cross_layers(d),
@@ -100,7 +101,7 @@ static int store_part(struct decoder *d, const float *rows, const uint32_t *bloc
         d->ops->step_begin(d->dev, &b, e))
         return -1;
     for (uint32_t i = d->stage.first; rc == 0 && i < d->stage.first + d->stage.n; i++) {
-        if (!decoder_keeps_shown(d, i))
+        if (!keeps_shown(d, i))
             continue;
         const struct sublayer *y = &d->layers[i].mixer;
         struct sub_step s = {.layer = i,

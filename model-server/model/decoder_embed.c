@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int decoder_upload_ropes(struct decoder *d, const struct ragged *b, struct err *e)
+/* Uploads the rotations of the step's positions. */
+static int upload_ropes(struct decoder *d, const struct ragged *b, struct err *e)
 {
     struct scratch *s = &d->scratch;
     for (int i = 0; i < SPEC_MAX_ROPES; i++) {
@@ -52,7 +53,7 @@ static int upload_kinds(struct decoder *d, const struct ragged *b, struct err *e
 
 int decoder_upload_positions(struct decoder *d, const struct ragged *b, struct err *e)
 {
-    if (decoder_upload_ropes(d, b, e) || upload_q_scale(d, b, e))
+    if (upload_ropes(d, b, e) || upload_q_scale(d, b, e))
         return -1;
     return upload_kinds(d, b, e);
 }

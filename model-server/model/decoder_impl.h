@@ -31,8 +31,6 @@ int decoder_check(const struct decoder *d, const struct ragged *b, struct err *e
 uint32_t decoder_pass_of(const struct decoder *d, uint32_t tokens);
 /* Scratch memory for one pass of any size. */
 int decoder_reserve_pass(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e);
-/* Uploads the rotations of the step's positions. */
-int decoder_upload_ropes(struct decoder *d, const struct ragged *b, struct err *e);
 /* Enqueues x = the embedding of rows, with what replaces them, positions and the norm. */
 int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e);
 /* Enqueues the input of layer i, if no layer before it did. */
@@ -53,8 +51,6 @@ int decoder_cross_begin(struct decoder *d, const struct ragged *b, struct err *e
 /* Such a layer, within the step `b`. In: x. Out: x; n is undefined, or if every row of the step
  * attends to something, its norm for the next layer. */
 int decoder_cross_layer(struct decoder *d, uint32_t i, const struct ragged *b, struct err *e);
-/* It is one of those, or a layer of attention that also has keys of such rows. */
-bool decoder_keeps_shown(const struct decoder *d, uint32_t i);
 /* Which layer of crossing.kv layer i reads. */
 uint32_t decoder_cross_at(const struct decoder *d, uint32_t i);
 void decoder_cross_free(struct decoder *d);

@@ -20,7 +20,7 @@ static void free_memory(struct encode_source *x)
     x->jobs = NULL;
     x->sees = NULL;
     x->rows = NULL;
-    x->cap_blocks = x->cap_texts = x->cap_tokens = 0;
+    x->cap_texts = x->cap_tokens = 0;
 }
 
 void encode_source_free(struct encode_source *x)
@@ -50,7 +50,6 @@ static int reserve(struct encode_source *x, struct decoder *d, uint32_t tokens, 
         x->blocks[i] = i;
     if (decoder_cross_resize(d, blocks, dtype, e))
         return -1;
-    x->cap_blocks = blocks;
     x->cap_texts = texts;
     x->cap_tokens = tokens;
     return 0;

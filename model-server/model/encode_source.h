@@ -13,8 +13,8 @@ enum { SOURCE_PASS = 2048 }; /* most tokens of a pass, unless one text is longer
 struct encode_source {
     struct text_encoder *encoder; /* NULL: the model has one stack */
     /* Working memory, which grows to the largest pass. */
-    uint32_t cap_blocks, cap_texts, cap_tokens;
-    uint32_t *blocks; /* [cap_blocks] of the decoder's cache of rows */
+    uint32_t cap_texts, cap_tokens;
+    uint32_t *blocks; /* of the decoder's cache of rows */
     struct text_job *jobs;
     struct mutual *sees;
     float *rows; /* [cap_tokens][hidden] */

@@ -198,7 +198,8 @@ static void distrust(struct replica *p)
     pthread_cond_signal(&p->turn);
 }
 
-bool fleet_adopt(struct fleet *f, struct served_adapters *list)
+/* The fleet's adapters are those of the first replica. False: out of memory. */
+static bool adopt(struct fleet *f, struct served_adapters *list)
 {
     const bool ok = list && adapters_replace(&f->uses, list);
     if (ok)
@@ -208,7 +209,7 @@ bool fleet_adopt(struct fleet *f, struct served_adapters *list)
 
 static bool replace(struct fleet *f, struct served_adapters *list)
 {
-    const bool ok = fleet_adopt(f, list);
+    const bool ok = adopt(f, list);
     served_adapters_release(list);
     return ok;
 }

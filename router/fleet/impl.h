@@ -117,20 +117,16 @@ int replica_add(struct fleet *f, const char *target, struct err *e);
 void fleet_reset_computed(struct fleet *f);  /* resets `computed` of all replicas */
 uint32_t fleet_ready(const struct fleet *f); /* number of ready replicas */
 
-/* Sends queued requests to replicas with free capacity. Returns requests that cannot be sent and
- * have ended: pass them to fleet_settle(). */
-struct fleet_entry *fleet_dispatch(struct fleet *f);
 /* Ends every queued request with an ERR_GENERATION. Pass the result to fleet_settle(). */
 struct fleet_entry *fleet_fail_queue(struct fleet *f, const char *why);
-/* The same for texts. Pass the result to fleet_settle_texts(). */
+/* Queued texts: sends them to replicas with free capacity; ends them. Pass the result to
+ * fleet_settle_texts(). */
 struct fleet_texts *fleet_dispatch_texts(struct fleet *f);
 struct fleet_texts *fleet_fail_texts(struct fleet *f, const char *why);
 /* A replica is ready: sends it what waits, texts too. Releases the lock meanwhile. */
 void fleet_send_waiting(struct fleet *f);
 void fleet_publish_queue(struct fleet *f); /* the gauge of all that waits above the replicas */
 
-/* The fleet's adapters are those of the first replica. False: out of memory. */
-bool fleet_adopt(struct fleet *f, struct served_adapters *list);
 /* Takes `adapting` in its order: releases the lock, which is held before and after. */
 static inline void fleet_lock_adapters(struct fleet *f)
 {

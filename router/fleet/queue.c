@@ -262,7 +262,9 @@ void fleet_publish_queue(struct fleet *f)
                       f->fair.n_waiting + f->n_returned + f->n_texts);
 }
 
-struct fleet_entry *fleet_dispatch(struct fleet *f)
+/* Sends queued requests to replicas with free capacity. Returns requests that cannot be sent and
+ * have ended: pass them to fleet_settle(). */
+static struct fleet_entry *dispatch(struct fleet *f)
 {
     struct fleet_entry *refused = NULL, *e;
     struct replica *to;
@@ -302,7 +304,7 @@ static void on_event(struct gen_request *r, const struct gen_event *ev)
     if (last)
         release(f, e);
     if (begins || last)
-        refused = fleet_dispatch(f);
+        refused = dispatch(f);
     pthread_mutex_unlock(&f->lock);
     if (last)
         entry_free(e);
@@ -349,7 +351,7 @@ void fleet_submit(struct fleet *f, struct gen_request *r)
     const bool open = !f->stopping && !f->lost;
     const bool known = !e || fleet_use_adapter(f, e), taken = open && known && enter(f, e);
     if (taken)
-        ended = fleet_dispatch(f);
+        ended = dispatch(f);
     else if (e)
         fleet_leave_adapter(f, e);
     pthread_mutex_unlock(&f->lock);
@@ -400,7 +402,7 @@ void replica_lost(void *arg)
 
 void fleet_send_waiting(struct fleet *f)
 {
-    struct fleet_entry *ended = fleet_dispatch(f);
+    struct fleet_entry *ended = dispatch(f);
     struct fleet_texts *texts = fleet_dispatch_texts(f);
     pthread_mutex_unlock(&f->lock);
     fleet_settle(ended);
@@ -455,7 +457,7 @@ void replica_hand_over(void *arg, struct gen_request *r, const struct gen_resume
         put_returned(f, e);
         if (f->c.infer.metrics)
             metrics_add(f->c.infer.metrics, M_HANDOVERS, NULL, 1);
-        ended = fleet_dispatch(f);
+        ended = dispatch(f);
     }
     pthread_mutex_unlock(&f->lock);
     fleet_settle(ended);
