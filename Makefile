@@ -124,10 +124,11 @@ $(BUILD)/.deps: Makefile
 	  $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(DEB_PAGE) || echo "without them the chat page shows plain text"; }
 	@touch $@
 
+# Of 13,000 files of Python, the tests import some thousand: `collected` compiles these.
 $(VENV)/.ok: integration/requirements.txt | $(BUILD)/.deps
 	@mkdir -p $(dir $(VENV))
 	[ -x $(PYTHON) ] || python3 -m venv $(VENV)
-	$(PYTHON) -m pip install -q --disable-pip-version-check -r $<
+	$(PYTHON) -m pip install -q --disable-pip-version-check --no-compile -r $<
 	@touch $@
 
 # ---------------------------------------------------------------- generated code
@@ -282,11 +283,13 @@ run: $(BUILD)/.deps    ## install what is missing, build, serve the bundled demo
 	$(B)/bin/launcher --model-id models/demo --port $(or $(PORT),3000)
 
 # One make builds for all tests, so that no core is idle while packages come from the network, or between one part and the next, and
-# then all tests run at once. What cannot be built fails once more, where it is counted, and then one part after the other.
+# then all tests run at once. The Python environment is first: one process after another makes it, beside which the other core compiles.
+# What cannot be built fails once more, where it is counted, and then one part after the other. Unit tests have less weight: integration
+# tests wait for a fifth of their time, in which unit tests have the cores until the end, and deadlines of services depend less on them.
 test: $(BUILD)/.deps   ## everything that can be tested here: unit, kernels, golden, integration (SAN=1 for sanitizers)
 	@together=--together; \
-	$(MAKE) $(TEST_ARCHS) -k all $(if $(VARIANT),,slim) unit-build collected || { together=; $(MAKE) $(TEST_ARCHS) all; }; \
-	tests/verdict $$together '$(MAKE) unit' '$(MAKE) $(TEST_ARCHS) integration'
+	$(MAKE) $(TEST_ARCHS) -k collected all $(if $(VARIANT),,slim) unit-build || { together=; $(MAKE) $(TEST_ARCHS) all; }; \
+	tests/verdict $$together 'nice -n 4 $(MAKE) unit' '$(MAKE) $(TEST_ARCHS) integration'
 
 # A run of `make test` is like the run before. Here every round draws its seeds anew, and says how to repeat it.
 soak: $(BUILD)/.deps   ## make test with new random numbers, N (1) times; T=word selects

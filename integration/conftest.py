@@ -16,8 +16,8 @@ LONGEST = ["openapi", "pains_limits", "draft_model", "freeze", "replicas", "pain
            "recurrent", "lmtp", "models", "structured", "http", "kv_tiers", "adapters", "openai_fields", "hostile_http", "cuda_code"]
 gc.disable()  # while tests are imported and collected, nothing becomes garbage
 os.environ.setdefault("THREADS", "1")  # of each shard; tests of several threads say how many
-os.environ.setdefault("KV_CACHE_MEMORY", "1e8")  # bytes: 32,500 tokens of the demo model, 4,000 of one with 48 layers
-os.environ.setdefault("DRAFT_KV_CACHE_MEMORY", "1e8")
+os.environ.setdefault("KV_CACHE_MEMORY", "4e7")  # bytes: 13,000 tokens of the demo model, 1,600 of one with 48 layers
+os.environ.setdefault("DRAFT_KV_CACHE_MEMORY", "4e7")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of numpy in each worker: more of them wait in loops
 
 

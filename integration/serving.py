@@ -62,6 +62,14 @@ def wait_for(what, seconds=10):
         time.sleep(0.02)
 
 
+def slowness():
+    """How many times longer than its processor time a computation takes here and now: 1 on a machine of its own."""
+    begun, used = time.monotonic(), time.thread_time()
+    while time.thread_time() - used < 0.05:
+        pass
+    return (time.monotonic() - begun) / (time.thread_time() - used)
+
+
 def strict(obj):
     """An SDK's answer, validated again without the leniency that SDKs read with."""
     return type(obj).model_validate(obj.model_dump(), strict=True)

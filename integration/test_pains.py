@@ -15,7 +15,7 @@ import anthropic
 import huggingface_hub
 import pytest
 import requests
-from serving import APART, BIN, DEMO, SLOW, Process, Scripted, Service, free_port, wait_for
+from serving import APART, BIN, DEMO, SLOW, Process, Scripted, Service, free_port, slowness, wait_for
 
 CACHE = ["--kv-cache-memory", "5e7", "--threads", 1]
 SHORT = {"inputs": "Once", "parameters": {"max_new_tokens": 4}}
@@ -56,7 +56,9 @@ def test_a_group_that_comes_back_is_not_ready_and_serves_within_five_seconds(num
 
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_rank_that_dies_or_stops_is_noticed_within_a_second(fault):
-    """The ninth: within it no process of the group is left, and the stream goes on with others. The best of three."""
+    """The ninth: within it no process of the group is left, and the stream goes on with others. The best of three.
+
+    As if the machine were its own: two processes more have to run until the group has ended."""
     long = {"inputs": "Once", "parameters": {"max_new_tokens": 1000, "ignore_eos": True}}
     took = []
     with Service(DEMO, 2, args=[*CACHE, "--max-shard-restarts", 3]) as s:
@@ -67,7 +69,7 @@ def test_a_rank_that_dies_or_stops_is_noticed_within_a_second(fault):
             os.kill(max(ranks), fault)
             struck = time.monotonic()
             wait_for(lambda ranks=ranks: not ranks & set(s.shards()), 10)
-            took.append(time.monotonic() - struck)
+            took.append((time.monotonic() - struck) / slowness())
             assert "generated_text" in list(events)[-1]
             if took[-1] < SLOW:
                 return

@@ -135,7 +135,7 @@ class Shard(Process):
     """A group of one rank that this launcher did not start, at a TCP port."""
 
     def __init__(self, model, port, *args):
-        super().__init__([BIN / "model-server", "serve", model, "--uds-path", f"tcp://127.0.0.1:{port}", "--threads", 1, "--kv-cache-memory", 0.05, *args])
+        super().__init__([BIN / "model-server", "serve", model, "--uds-path", f"tcp://127.0.0.1:{port}", "--threads", 1, "--kv-cache-memory", "5e7", *args])
 
 
 class Router(Process):

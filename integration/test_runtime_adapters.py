@@ -215,7 +215,8 @@ def test_an_adapter_that_was_replaced_continues_no_stream(made, tmp_path, how):
         os.kill(s.shards()[0], signal.SIGKILL)
         end = [e for e in events if e != "[DONE]"][-1]
         assert end["error"]["type"], end
-        assert "files were replaced" in s.log and names(s) == []
+        s.wait_log("files were replaced")  # the launcher writes what the router says a moment later
+        wait_for(lambda: names(s) == [])
         assert s.post("/v1/completions", {"model": "it", "prompt": "x"}).status_code == 404
     finally:
         s.stop()
