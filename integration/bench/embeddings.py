@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares embeddings with ONNX Runtime and OpenVINO: 64 texts of 128 tokens, the same random weights, alternating.
+"""Compares embeddings with ONNX Runtime and OpenVINO: texts of 128 tokens, the same random weights, alternating.
 
-    python integration/bench/embeddings.py [--shape bge-small] [--rounds 3] [--threads 2] [--bits 16]
+    python integration/bench/embeddings.py [--shape bge-small] [--rounds 3] [--threads 2] [--texts 64] [--bits 16]
 
 All compute in fp32. With --bits 16 ours and OpenVINO may round to 16 bits: `--dtype bfloat16 --activations 16`, and the precision that OpenVINO
 chooses without a hint, which is printed. ONNX Runtime stays in fp32, and is what both are compared with.
@@ -32,7 +32,7 @@ SHAPES = {
         vocab_size=250002, hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096,
         max_position_embeddings=8194, type_vocab_size=1, layer_norm_eps=1e-5)),
 }
-TEXTS, TOKENS = 64, 128
+TOKENS = 128
 
 
 class First(torch.nn.Module):
@@ -81,16 +81,17 @@ def main():
     p.add_argument("--shape", default="bge-small", choices=SHAPES)
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--texts", type=int, default=64)
     p.add_argument("--bits", type=int, default=32, choices=(16, 32))
     o = p.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="embed-", dir="/tmp"))
     make(o.shape, folder)
     peers = {"ONNX Runtime": onnx_runtime, "OpenVINO": open_vino}
     peers = {name: make_peer(folder / "model.onnx", o.threads, o.bits) for name, make_peer in peers.items()}
-    ids = np.random.default_rng(3).integers(5, 300, (TEXTS, TOKENS))
+    ids = np.random.default_rng(3).integers(5, 300, (o.texts, TOKENS))
     mask = np.ones_like(ids)
-    print(f"{o.shape}: {TEXTS} texts of {TOKENS} tokens, {o.bits} bits, {o.threads} threads, onnxruntime {onnxruntime.__version__}, openvino {openvino.__version__}")
-    args = ["--max-batch-prefill-tokens", str(TEXTS * TOKENS), "--threads", str(o.threads)]
+    print(f"{o.shape}: {o.texts} texts of {TOKENS} tokens, {o.bits} bits, {o.threads} threads, onnxruntime {onnxruntime.__version__}, openvino {openvino.__version__}")
+    args = ["--max-batch-prefill-tokens", str(o.texts * TOKENS), "--threads", str(o.threads)]
     args += ["--dtype", "float32"] if o.bits == 32 else ["--dtype", "bfloat16", "--activations", "16"]
     with Service(folder, args=args) as s:
 
@@ -102,7 +103,7 @@ def main():
         def timed(f):
             t = time.monotonic()
             f(ids, mask)
-            return TEXTS * TOKENS / (time.monotonic() - t)
+            return o.texts * TOKENS / (time.monotonic() - t)
 
         found = {"ours": ours()}
         for name, run in peers.items():
