@@ -4,6 +4,7 @@
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
+    config_absent(c, "{\"num_key_value_heads\":4}");
     config_decoder(c, s,
                    &(struct config_defaults){.head_dim = 256,
                                              .max_positions = 32768,
