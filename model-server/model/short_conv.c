@@ -25,7 +25,7 @@ void short_conv_load_kept(struct loader *l, struct short_conv *c, int layer,
     uint32_t channels = 0, first = 0;
     for (int i = 0; i < n; i++)
         channels += parts[i].of.n;
-    float *taps = calloc((size_t)width * channels, sizeof(*taps));
+    float *taps = calloc((size_t)width * channels + 1, sizeof(*taps));
     if (!taps)
         loader_nomem(l);
     for (int i = 0; i < n; first += parts[i++].of.n) {

@@ -1,6 +1,6 @@
-/* short_conv.h - a causal convolution of each channel over a few tokens (struct conv), whose inputs of
- * earlier tokens are in a cell: of recurrent mixers (mixer/recurrent.h has those with W_MIX_CONV), of
- * keys and values, and of sublayers' results. One thread. */
+/* short_conv.h - a causal convolution of each channel over a few tokens (struct conv), whose inputs
+ * of earlier tokens are in a cell: of recurrent mixers (mixer/recurrent.h has those with
+ * W_MIX_CONV), of keys and values, and of sublayers' results. One thread. */
 #ifndef MODEL_SERVER_MODEL_SHORT_CONV_H
 #define MODEL_SERVER_MODEL_SHORT_CONV_H
 #include "model-server/model/decoder.h"

@@ -92,7 +92,7 @@ TEST(heads_are_shortened)
         ops->shorten(d, x, stride, ROWS, HEADS, n, w % 2 ? by : NULL, most);
         for (size_t i = 0; i < (size_t)ROWS * stride; i++) {
             const size_t at = i % stride, head = at / n;
-            if (at >= HEADS * n) {
+            if (at >= (size_t)HEADS * n) {
                 assert_true(x[i] == was[i]);
                 continue;
             }
@@ -101,7 +101,7 @@ TEST(heads_are_shortened)
             for (uint32_t k = 0; k < n; k++)
                 square += pow((double)of[k] * (w % 2 ? by[head * n + k] : 1), 2);
             const double share = fmin((double)most / (sqrt(square) + 1e-6), 1);
-            assert_near(x[i], was[i] * (w % 2 ? (double)by[at] : 1) * share, fabs(was[i]));
+            assert_near(x[i], was[i] * (w % 2 ? (double)by[at] : 1) * share, fabs((double)was[i]));
         }
         free(x), free(was), free(by);
     }
@@ -160,7 +160,7 @@ TEST(tokens_make_weights)
             const double own = t.w[(WIDTH - 1 - back) * CHANNELS + c];
             const double more = t.by[(token * GROUPS + c / EACH) * WIDTH + back];
             want += (own + more) * t.x[i - back * CHANNELS];
-            magnitude += (fabs(own) + fabs(more)) * fabs(t.x[i - back * CHANNELS]);
+            magnitude += (fabs(own) + fabs(more)) * fabs((double)t.x[i - back * CHANNELS]);
         }
         assert_near(y[i], want, magnitude);
     }

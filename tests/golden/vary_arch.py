@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 """Random configurations of every family that the registry serves and transformers has, each compared with it.
 
-    python tests/golden/vary_arch.py [-n 8] [--seed 0] [--keep] [--raw] [MODEL_TYPE[:CASE]...]       (make vary-arch)
+    python tests/golden/vary_arch.py [-n 8] [--seed 0] [--keep] [--raw] [--bare] [--files] [MODEL_TYPE[:CASE]...]   (make vary-arch)
 
 For each model_type, -n configurations are drawn by fixed seeds over the options of transformers' class that checkpoints
 use. Each becomes a tiny random checkpoint in build/golden/vary, whose config.json has one of four spellings: that of
 transformers 5, that of transformers 4, the latter with nulls and unknown keys, or a text_config within another file. The
 logits after prompts of several lengths are compared with `model-server logits` in fp32. A configuration is right (within
 1e-4 of transformers' fp32 or fp64), refused by one line (which names the key), or WRONG: then the script ends with 1.
+With --bare most options keep the class's default, and config.json lacks every key without which transformers reads the
+same model. With --files tensors are in two to four files with an index, each in bfloat16, half or single precision.
 Needs torch and transformers 5."""
 
-import argparse, glob, json, os, random, re, shutil, subprocess, sys, zlib
+import argparse, copy, glob, json, os, random, re, shutil, subprocess, sys, zlib
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -140,12 +142,12 @@ def layer_types(r, t, n, words):
     return [r.choice(words) for _ in range(n)]
 
 
-def draw(t, r):
-    """The overrides of one configuration."""
+def draw(t, r, bare=False):
+    """The overrides of one configuration; `bare`: of few options that may be absent."""
     fields = set(vars(CONFIG_MAPPING[t]()))
     c = {k: v for k, v in COMMON.items() if k in fields or k in ("vocab_size", "bos_token_id", "eos_token_id", "pad_token_id")}
     for key, values in OPTIONS.items():
-        if key in fields and (r.random() < 0.7 or key in MUST):
+        if key in fields and (r.random() < (0.15 if bare else 0.7) or key in MUST):
             c[key] = r.choice(values)
     heads = c.get("num_attention_heads", c.get("n_head", c.get("n_heads", 8)))
     if "num_key_value_heads" in c:
@@ -153,7 +155,7 @@ def draw(t, r):
     if c.get("head_dim", 0) is None or ("head_dim" in fields and "head_dim" not in c):
         c["head_dim"] = c.get("hidden_size", 64) // heads
     n = c.get("num_hidden_layers", 3)
-    if "rope_parameters" in fields:
+    if "rope_parameters" in fields and not (bare and t not in PARTIAL and r.random() < 0.7):
         kinds = ["default"] if t in PLAIN_ROPE else ["default", "default", "linear", "llama3", "yarn"] if t in RECURRENT else ["default", "default", "linear", "llama3", "yarn", "dynamic"]
         c["rope_parameters"] = rope_of(r, c.get("max_position_embeddings", 512), 0, kinds)
         if t in PARTIAL:
@@ -223,6 +225,23 @@ def own(t, r, c, n, heads):
         c |= dict(num_experts_per_tok=1, num_key_value_heads=kv, head_dim=c.get("head_dim") or 16, router_hidden_size=r.choice([8, 24, 60]),
                   rope_parameters={"hybrid": at(5e6), "hybrid_sliding": at(1e4)}, layer_types=layer_types(r, t, n, ["hybrid", "hybrid_sliding"]),
                   sliding_window=c.get("sliding_window") or 20, cca_time0=r.choice([1, 2, 3]), cca_time1=r.choice([1, 2, 4]))
+    if t in ("inkling_text", "inkling2_text"):
+        c |= dict(swa_num_attention_heads=r.choice([4, 8]), swa_num_key_value_heads=r.choice([1, 2, 4]), swa_head_dim=r.choice([8, 16, 24]),
+                  head_dim=c.get("head_dim") or 16, sliding_window_size=r.choice([5, 20, 64]), d_rel=r.choice([3, 6, 16]), rel_extent=r.choice([7, 40, 300]),
+                  conv_kernel_size=r.choice([2, 3, 4, 8]), log_scaling_n_floor=r.choice([10, 50]), log_scaling_alpha=r.choice([0.1, 0.7]),
+                  layer_types=layer_types(r, t, n, ["hybrid", "hybrid_sliding"]), n_routed_experts=r.choice([4, 6]), route_scale=r.choice([1.0, 2.5]),
+                  vocab_size=VOCAB + 16, unpadded_vocab_size=VOCAB, hidden_act="silu")
+    if t == "inkling_text":
+        c |= dict(mlp_layer_types=[r.choice(["dense", "sparse"]) for _ in range(n)], n_shared_experts=r.choice([1, 2, 3]),
+                  logits_mup_width_multiplier=r.choice([0.3, 1.0]), log_scaling_n_floor=r.choice([None, 10, 50]), unpadded_vocab_size=r.choice([None, VOCAB]))
+    if t == "inkling2_text":
+        c |= dict(n_layers_per_attn_res_block=r.choice([1, 2, 3, 6]), qk_l2_clip_threshold=r.choice([3.0, 22.6]), rel_l2_clip_threshold=r.choice([1.0, 8.0]))
+    if t == "muse_spark_text":
+        c |= dict(moe_hidden_size=r.choice([48, 64]), mlp_layer_types=[r.choice(["dense", "sparse"]) for _ in range(n)], output_multiplier=r.choice([0.5, 0.9]),
+                  qk_scale_factor=r.choice([1.0, 2.5]), post_norm_eps=r.choice([1e-8, 1e-2]), residual_gate_temperature=r.choice([0.3, 1.0]),
+                  layer_types=layer_types(r, t, n, [SLIDE, FULL]), sliding_window=c.get("sliding_window") or 20, head_dim=c.get("head_dim") or 16)
+        if r.random() < 0.5:
+            c["layer_rope_theta"] = [r.choice([0, 1]) for _ in range(n)]
     if t == "gemma3n_text":
         c["hidden_size_per_layer_input"] = 16
         c["vocab_size_per_layer_input"] = r.choice([VOCAB, VOCAB - 20, VOCAB + 8])
@@ -457,8 +476,40 @@ def spell(v5, how):
         if scaling and "rope_type" in scaling:
             c["rope_scaling"] = {("type" if k == "rope_type" else k): v for k, v in scaling.items()}
         return c
-    tied = c.pop("tie_word_embeddings", False)
+    tied = c.pop("tie_word_embeddings", getattr(CONFIG_MAPPING[c["model_type"]](), "tie_word_embeddings", False))
     return {"architectures": ["X"], "model_type": "somebodys_vlm", "text_config": c, "vision_config": None, "tie_word_embeddings": tied}
+
+
+def without_defaults(t, c):
+    """The same configuration without the keys that transformers does not need to read it."""
+    if "text_config" in c:
+        return dict(c, text_config=without_defaults(t, c["text_config"]))
+    read = lambda keys: CONFIG_MAPPING[t].from_dict(copy.deepcopy(keys)).to_dict()
+    try:
+        whole = read(c)
+    except Exception:
+        return c  # Infinity, which JSON lacks
+    for key in list(c):
+        less = {k: v for k, v in c.items() if k != key}
+        try:
+            if key != "model_type" and read(less) == whole:
+                c = less
+        except Exception:
+            pass  # the class needs it
+    return c
+
+
+def in_files(folder, r):
+    """The checkpoint in several files, each tensor in a type of its own."""
+    types = [torch.bfloat16, torch.float16, torch.float32]
+    tensors = {k: v.to(r.choice(types)) for k, v in load_file(f"{folder}/model.safetensors").items()}
+    n = r.choice([2, 3, 4])
+    place = {k: f"model-{r.randrange(n) + 1:05}-of-{n:05}.safetensors" for k in tensors}
+    for file in set(place.values()):
+        save_file({k: v for k, v in tensors.items() if place[k] == file}, f"{folder}/{file}", {"format": "pt"})
+    os.remove(f"{folder}/model.safetensors")
+    json.dump({"metadata": {"total_size": sum(v.nbytes for v in tensors.values())}, "weight_map": place},
+              open(f"{folder}/model.safetensors.index.json", "w"))
 
 
 def randomise(model, seed):
@@ -521,11 +572,11 @@ def from_config(t):
     return getattr(transformers, WITHIN[t][0] + "ForConditionalGeneration")._from_config if t in WITHIN else AutoModelForCausalLM.from_config
 
 
-def build(t, case, seed):
+def build(t, case, seed, bare):
     """A model of a configuration that transformers accepts, and that configuration. Draws that it refuses are drawn anew."""
     for attempt in range(30):
         r = random.Random(f"{t}/{case}/{seed}/{attempt}")
-        over = draw(t, r)
+        over = draw(t, r, bare)
         try:  # eager Falcon adds ALiBi twice
             torch.manual_seed(seed + case)
             config = outer(t, AutoConfig.for_model(t, **over))
@@ -538,19 +589,24 @@ def build(t, case, seed):
     return None, reason
 
 
-def one(t, case, seed, raw):
-    folder = f"{FOLDER}/{t}-{case}"
-    model, over = build(t, case, seed)
+def one(t, case, seed, a):
+    folder, raw = f"{FOLDER}/{t}-{case}", a.raw
+    model, over = build(t, case, seed, a.bare)
     if not model:
         return "none", over, None
-    os.makedirs(folder, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
     model.save_pretrained(folder, save_original_format=not raw)
     if t == "olmo_hybrid":  # transformers would save convolutions of equal sizes
         tensors, _ = as_olmo_hybrid(model.state_dict(), over)
         save_file({k: v.contiguous() for k, v in tensors.items() if not (over.get("tie_word_embeddings") and k == "lm_head.weight")},
                   f"{folder}/model.safetensors", {"format": "pt"})
+    if a.files:
+        in_files(folder, random.Random(f"{t}/{case}/{seed}"))
+        model = type(model).from_pretrained(folder, dtype=torch.float32, attn_implementation=model.config._attn_implementation).eval()
     how = SPELLINGS[case % len(SPELLINGS)]
-    config = spell(json.load(open(f"{folder}/config.json")), how)
+    config = json.load(open(f"{folder}/config.json"))
+    config = spell(without_defaults(t, config) if a.bare else config, how)
     json.dump(config, open(f"{folder}/config.json", "w"), indent=1)
     worst, line = compare(model, folder, seed + case)
     if line:
@@ -573,10 +629,12 @@ def main():
     a.add_argument("--seed", type=int, default=0)
     a.add_argument("--keep", action="store_true", help="checkpoints that are right stay too")
     a.add_argument("--raw", action="store_true", help="weights under transformers' own names: experts in one tensor")
+    a.add_argument("--bare", action="store_true", help="config.json lacks what transformers does not need")
+    a.add_argument("--files", action="store_true", help="several files, tensors of several types")
     a.add_argument("types", nargs="*")
     a = a.parse_args()
     torch.set_num_threads(1)
-    known = (set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) | {"mistral_large4_text"}) & set(CONFIG_MAPPING)
+    known = (set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES) | {"mistral_large4_text", "muse_spark_text"}) & set(CONFIG_MAPPING)
     todo = [t.split(":")[0] for t in a.types] or sorted(t for t in served() if t in known and t not in ENCODERS)
     cases = {t.split(":")[0]: [int(t.split(":")[1])] for t in a.types if ":" in t}
     total, lines = {}, []
@@ -584,7 +642,7 @@ def main():
         count, refusals = {}, {}
         for case in cases.get(t, range(a.n)):
             try:
-                what, why, over = one(t, case, a.seed, a.raw)
+                what, why, over = one(t, case, a.seed, a)
             except Exception as e:
                 what, why, over = "none", f"{type(e).__name__}: {str(e)[:200]}", None
             count[what] = count.get(what, 0) + 1

@@ -32,6 +32,10 @@ static void configure(struct config *c, struct decoder_spec *s)
     const bool selects = glm5 || strcmp(type, "deepseek_v32") == 0;
     const bool mini = strcmp(type, "minicpm3") == 0, plm = strcmp(type, "plm") == 0;
     const bool dense = mini || plm || strcmp(type, "youtu") == 0;
+    if (strcmp(type, "deepseek_v3") == 0)
+        config_absent(c, "{\"q_lora_rank\":1536,\"n_group\":8,\"topk_group\":4,"
+                         "\"n_shared_experts\":1,\"first_k_dense_replace\":3,"
+                         "\"routed_scaling_factor\":2.5}");
     config_decoder(c, s,
                    &(struct config_defaults){.head_dim = 64,
                                              .max_positions = lite || glm5 ? 202752

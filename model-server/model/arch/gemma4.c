@@ -73,6 +73,13 @@ static void experts(struct config *c, struct decoder_spec *s)
 static void configure(struct config *c, struct decoder_spec *s)
 {
     const bool unified = strcmp(config_str_or(c, "model_type", ""), "gemma4_unified_text") == 0;
+    if (strcmp(config_str_or(c, "model_type", ""), "gemma4_text") == 0)
+        config_absent(c, "{\"num_attention_heads\":8,\"num_key_value_heads\":4,"
+                         "\"hidden_size_per_layer_input\":256}");
+    config_absent_rope(
+        c, "{\"rope_parameters\":{\"sliding_attention\":{\"rope_theta\":10000},\"full_attention\":{"
+           "\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.25,"
+           "\"rope_theta\":1000000}}}");
     config_decoder(c, s,
                    &(struct config_defaults){.head_dim = 256,
                                              .max_positions = unified ? 262144 : 131072,

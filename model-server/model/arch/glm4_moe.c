@@ -9,6 +9,9 @@ static void configure(struct config *c, struct decoder_spec *s)
     const char *type = json_str(c->root, "model_type", "");
     const bool dots = strcmp(type, "dots1") == 0, solar = strcmp(type, "solar_open") == 0;
     const bool seeing = strcmp(type, "glm4v_moe_text") == 0;
+    if (!dots && !solar)
+        config_absent(c, "{\"num_key_value_heads\":8,\"n_shared_experts\":1,"
+                         "\"n_routed_experts\":128,\"first_k_dense_replace\":1}");
     config_decoder(c, s,
                    &(struct config_defaults){.max_positions = 131072,
                                              .norm_eps = 1e-5,

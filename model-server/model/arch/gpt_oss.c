@@ -15,6 +15,11 @@ static void activation(struct config *c, struct decoder_spec *s)
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
+    config_absent(c, "{\"num_key_value_heads\":8}");
+    config_absent_rope(
+        c, "{\"rope_parameters\":{\"rope_type\":\"yarn\",\"rope_theta\":150000,\"factor\":32,"
+           "\"beta_fast\":32,\"beta_slow\":1,\"truncate\":false,"
+           "\"original_max_position_embeddings\":4096}}");
     config_decoder(
         c, s,
         &(struct config_defaults){

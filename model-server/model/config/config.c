@@ -1,7 +1,9 @@
 #include "model-server/model/config/config.h"
+#include "common/gguf/set.h"
 #include "common/json/json.h"
 #include "common/model_file.h"
 #include "model-server/backend/act.h"
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -216,8 +218,19 @@ uint32_t config_head_dim(struct config *c, uint32_t def, uint32_t hidden, uint32
     return hidden / heads;
 }
 
+/* What a GGUF file lacks is as llama.cpp takes it, not as a class. */
+static bool of_gguf(const struct config *c)
+{
+    char file[PATH_MAX];
+    const char *end = strrchr(c->path, '/');
+    snprintf(file, sizeof(file), "%.*s", end ? (int)(end - c->path) : 0, c->path);
+    return end && gguf_is_file(file);
+}
+
 void config_absent(struct config *c, const char *json)
 {
+    if (of_gguf(c))
+        return;
     cJSON *all = cJSON_Parse(json);
     if (!all && !c->failed) {
         c->failed = true;

@@ -42,7 +42,8 @@ double config_num_or(struct config *c, const char *key, double def); /* finite *
 bool config_bool_or(struct config *c, const char *key, bool def);
 const char *config_str_or(struct config *c, const char *key, const char *def);
 /* Keys of `json`, an object, that the file lacks get these values: those of transformers' class
- * where they are not the usual ones. A key with null is there. */
+ * where they are not the usual ones. A key with null is there. Not in GGUF
+ * files. */
 void config_absent(struct config *c, const char *json);
 /* The same of a rotation, if the file says nothing of one. */
 void config_absent_rope(struct config *c, const char *json);

@@ -124,7 +124,7 @@ static void load_static_conv(struct loader *l, struct profiled *y, uint32_t laye
         float *from = loader_floats(l, roles[part], (int)layer, NO_EXPERT, "", n, all);
         for (uint32_t i = 0; taps && from && i < n * of.n; i++) {
             const uint32_t back = i / of.n, c = i % of.n;
-            taps[(size_t)(n - 1 - back) * channels + part * of.n + c] =
+            taps[(size_t)(n - 1 - back) * channels + (size_t)part * of.n + c] =
                 (from[(size_t)back * all + of.first + c] + (back ? 0 : 1)) * taps_share(s);
         }
         free(from);

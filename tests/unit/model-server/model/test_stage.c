@@ -76,6 +76,12 @@ TEST(layers_that_belong_together_stay_in_one_stage)
         assert_int_equal(g.first, want[k]);
         assert_int_equal(g.first + g.n, want[k + 1]);
     }
+    spec = (struct decoder_spec){.n_layers = 6}; /* a place is written, read, and written again */
+    spec.layers[1].keeps = spec.layers[3].keeps = 1;
+    spec.layers[2].joins = spec.layers[4].joins = 1;
+    assert_int_equal(stage_cut(&spec, &sizes, 2, 4, &g, &e), 0);
+    assert_true(g.first == 3 && g.n == 2);
+    assert_int_equal(stage_cut(&spec, &sizes, 0, 5, &g, &e), -1);
     spec = (struct decoder_spec){.n_layers = 6, .moe.shortcut = true};
     spec.layers[0].moe = spec.layers[3].moe = true; /* added after layers 1 and 4 */
     assert_int_equal(stage_cut(&spec, &sizes, 2, 3, &g, &e), 0);

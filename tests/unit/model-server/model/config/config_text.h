@@ -63,7 +63,12 @@ static inline int configure(const char *keys, const char *base, struct decoder_s
     "\"model_type\":\"falcon_h1\",\"mamba_n_heads\":8,\"mamba_d_head\":16,\"mamba_d_ssm\":"        \
     "128," SIZES
 
-#define ZAMBA "\"model_type\":\"zamba\",\"num_key_value_heads\":8," SIZES
+#define SOLAR     "\"model_type\":\"solar\",\"bskcn_1\":[1],\"bskcn_tv\":[0.9,0.8]," SIZES
+#define INKLING_K "\"swa_num_attention_heads\":4,\"swa_num_key_value_heads\":2,"
+#define INKLING   "\"model_type\":\"inkling_text\"," INKLING_K SIZES
+#define INKLING2  "\"model_type\":\"inkling2_text\"," INKLING_K SIZES
+#define SPARK     "\"model_type\":\"muse_spark_text\"," SIZES
+#define ZAMBA     "\"model_type\":\"zamba\",\"num_key_value_heads\":8," SIZES
 #define DEBERTA                                                                                    \
     "\"model_type\":\"deberta-v2\",\"relative_attention\":true,\"share_att_key\":true,"            \
     "\"position_biased_input\":false,\"norm_rel_ebd\":\"layer_norm\",\"position_buckets\":32,"     \

@@ -27,6 +27,27 @@ TEST(visual_indicators_are_consecutive_ids)
     }
 }
 
+/* What transformers' classes take for keys that a file lacks. */
+TEST(absent_keys_have_the_values_of_the_class)
+{
+    static struct decoder_spec s;
+    accepted("\"num_key_value_heads\":8", "\"model_type\":\"gpt_oss\"," SIZES, &s);
+    assert_int_equal(s.rope[0].kind, ROPE_YARN);
+    assert_true(s.rope[0].factor == 32 && s.rope[0].theta == 150000 && !s.rope[0].truncate);
+    accepted("\"rope_theta\":5000", "\"model_type\":\"gpt_oss\"," SIZES, &s);
+    assert_int_equal(s.rope[0].kind, ROPE_DEFAULT);
+    accepted("\"moe_intermediate_size\":32", "\"model_type\":\"deepseek_v3\"," SIZES, &s);
+    assert_true(s.moe.scale == 2.5f && s.moe.n_groups == 8 && s.moe.top_groups == 4);
+    assert_int_equal(s.mla.q_rank, 1536);
+    accepted("\"q_lora_rank\":null,\"moe_intermediate_size\":32",
+             "\"model_type\":\"deepseek_v3\"," SIZES, &s);
+    assert_int_equal(s.mla.q_rank, 0);
+    accepted("\"moe_intermediate_size\":32", "\"model_type\":\"glm4_moe\"," SIZES, &s);
+    assert_true(s.moe.shared_ffn == 32 && !s.layers[0].moe && s.layers[1].moe);
+    accepted("", DELTA, &s);
+    assert_int_equal(s.n_kv_heads, 4);
+}
+
 /* Keys of the hub, keys of transformers 5: one spec. */
 TEST(test_same_meaning)
 {
@@ -533,4 +554,7 @@ TEST(test_unnamed_text_models)
     assert_string_equal(type, "llama");
 }
 
-int main(void) { return tests_run(make_file, drop_file); }
+int main(void)
+{
+    return tests_run(make_file, drop_file);
+}
