@@ -35,7 +35,8 @@ static float *own_numbers(struct loader *l, const struct conv_step *c, const cha
     if (!v && !l->failed)
         loader_nomem(l);
     for (size_t i = 0, at = 0; v && i < n; i++) {
-        const size_t each = c->heads ? (i ? c->kv_heads : c->heads) * c->head_dim : rows / n;
+        const size_t heads = i ? c->kv_heads : c->heads;
+        const size_t each = c->heads ? heads * c->head_dim : rows / n;
         const size_t stored = c->stored ? c->stored : each;
         float *one = numbers(l, c, (uint8_t)(c->weight + i), suffix, stored, cols);
         if (one)

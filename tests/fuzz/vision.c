@@ -31,8 +31,13 @@ static void check_plan(const struct vision_format *f, const struct vision_plan *
                 vision_crop_height(p, i) % f->patch == 0);
     for (uint32_t i = 0; i < p->n_resizes; i++) {
         const struct vision_resize *r = &p->resizes[i];
-        const uint32_t w = r->of < 0 ? p->width : p->resizes[r->of].width;
-        const uint32_t h = r->of < 0 ? p->height : p->resizes[r->of].height;
+        const bool padded = p->canvas.width > 0;
+        const uint32_t w = r->of >= 0 ? p->resizes[r->of].width
+                           : padded   ? p->canvas.width
+                                      : p->width;
+        const uint32_t h = r->of >= 0 ? p->resizes[r->of].height
+                           : padded   ? p->canvas.height
+                                      : p->height;
         require(r->of < (int32_t)i && r->width && r->height && r->cut.width && r->cut.height);
         require((uint64_t)r->cut.x + r->cut.width <= w && (uint64_t)r->cut.y + r->cut.height <= h);
     }

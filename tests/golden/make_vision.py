@@ -11,10 +11,10 @@ small enough to be committed. tests/golden/test_vision_models runs what it finds
 import hashlib, json, os, sys
 import numpy as np, torch
 from safetensors.torch import save_file
-from vision_made import convolved, crossed, deepseek, docling, dots, florence, hunyuan, hunyuan_v4, kimi, lfm3, minicpm, minicpm_first, minimax, muse, native, nemotron, queries, square, step, tiles, video
+from vision_made import convolved, crossed, deepseek, docling, dots, florence, hunyuan, hunyuan_v4, kimi, lfm3, minicpm, minicpm_first, minimax, muse, native, nemotron, queries, saved, square, step, tiles, video
 from vision_made.base import IMAGE, picture
 
-CASES = convolved.CASES | crossed.CASES | deepseek.CASES | docling.CASES | dots.CASES | florence.CASES | hunyuan.CASES | hunyuan_v4.CASES | kimi.CASES | lfm3.CASES | lfm3.FILMS | minicpm.CASES | minicpm_first.CASES | minimax.CASES | muse.CASES | native.CASES | nemotron.CASES | queries.CASES | square.CASES | step.CASES | tiles.CASES | video.CASES
+CASES = convolved.CASES | crossed.CASES | deepseek.CASES | docling.CASES | dots.CASES | florence.CASES | hunyuan.CASES | hunyuan_v4.CASES | kimi.CASES | lfm3.CASES | lfm3.FILMS | minicpm.CASES | minicpm_first.CASES | minimax.CASES | muse.CASES | native.CASES | nemotron.CASES | queries.CASES | saved.CASES | square.CASES | step.CASES | tiles.CASES | video.CASES
 SIZES = native.SIZES | kimi.SIZES | muse.SIZES | nemotron.SIZES
 SHAPES = ["rgb_120x90.jpg", "tall_14x210.png", "wide_300x20.png", "tiny_3x2.png", "portrait_300x500.jpg"]
 SHAPES_OF = {"lighton_ocr": SHAPES[:3] + ["exact_56x56.png"] + SHAPES[4:]}  # without a picture of no feature

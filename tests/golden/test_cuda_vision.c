@@ -24,10 +24,12 @@ static const char *const dirs[] = {
     "tests/data/vision/florence2",
     "tests/data/vision/kimi_k25",
     "tests/data/vision/lfm2_vl",
+    "tests/data/vision/lfm3_vl",
     "tests/data/vision/lighton_ocr",
     "tests/data/vision/llama4",
     "tests/data/vision/llava_onevision",
     "tests/data/vision/minicpmv4_6",
+    "tests/data/vision/minicpmv4_7",
     "tests/data/vision/minimax_m3",
     "tests/data/vision/mllama",
     "tests/data/vision/nemotron_h_omni",
@@ -38,6 +40,7 @@ static const char *const dirs[] = {
     "tests/data/vision/qwen2_5_vl_video",
     "tests/data/vision/qwen3_omni",
     "tests/data/vision/qwen3_vl_video",
+    "tests/data/vision/step3p7",
     "tests/data/vision/vipllava",
 };
 // clang-format on

@@ -2,7 +2,8 @@
 
 import torch
 from .base import TEXT, between
-from .native import PIXELS_3, QWEN, as_saved, qwen
+from .native import PIXELS_3, QWEN, qwen
+from .saved import as_saved
 from .video import with_videos
 
 

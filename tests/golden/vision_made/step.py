@@ -3,8 +3,8 @@
 import numpy as np, torch
 from PIL import Image
 from .base import IMAGE, TEXT, between, planes
-from .native import as_saved
 from .muse import PIXELS
+from .saved import as_saved
 
 WORDS = dict(start=321, end=322, newline=319, whole=318, whole_end=317)
 
