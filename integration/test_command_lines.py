@@ -1,12 +1,13 @@
 """Command lines: help, versions, misspelt options and exit codes are consistent in all programs and subcommands."""
 
+import os
 import pathlib
 import re
 import shutil
 import subprocess
 
 import pytest
-from serving import BIN, ROOT, SLOW
+from serving import BIN, DEMO, ROOT, SLOW
 
 PROGRAMS = [
     ("launcher",), ("launcher", "health"), ("launcher", "lmtp"),
@@ -115,3 +116,29 @@ def test_options_of_several_programs_are_the_same_row():
     for name in shared:
         texts = {t[name] for t in tables.values() if name in t}
         assert len(texts) == 1 and sum(name in t for t in tables.values()) >= 2, (name, texts)
+
+
+def test_the_command_line_of_another_server_runs_and_is_translated_in_the_log():
+    theirs = "serve", DEMO, "--tensor-parallel-size", "2", "--max-model-len=1024", "--dtype", "half", "--jinja", "-np", "4", "--host", "127.0.0.1"
+    env = {**os.environ, "LLAMA_ARG_CTX_SIZE": "9", "LLAMA_ARG_PORT": "1", "LLAMA_ARG_NEW": "1", "VLLM_API_KEY": "secret"}
+    done = subprocess.run([BIN / "launcher", *theirs, "--dry-run"], capture_output=True, text=True, env=env, timeout=60 * SLOW)
+    assert done.returncode == 0 and "rank 1" in done.stdout and "float16" in done.stdout, done.stderr
+    for line in (
+        "--max-model-len is --max-total-tokens here",
+        "-np is --max-batch-size here",
+        "--host is --hostname here",
+        "--jinja has no effect here: chat templates are always rendered",
+        "The variable LLAMA_ARG_CTX_SIZE is not read: use --max-total-tokens",
+        "The variable LLAMA_ARG_PORT is not read: use PORT",
+        "The variable LLAMA_ARG_NEW is not read\n",
+        "The variable VLLM_API_KEY is not read: use API_KEY",
+    ):
+        assert line in done.stderr, (line, done.stderr)
+    assert "secret" not in done.stderr and "--tensor-parallel-size is" not in done.stderr
+
+
+def test_help_finds_the_options_that_mention_a_word():
+    all_of_them, found = run("launcher", "--help").stdout, run("launcher", "--help", "lora").stdout
+    assert "\nMemory and caches:\n" in all_of_them and "--port" in all_of_them
+    assert "--lora-adapters" in found and "--max-runtime-adapters" in found and "--port" not in found and "Usage" not in found
+    assert "No option of launcher has `zebra`" in run("launcher", "--help", "zebra").stdout
