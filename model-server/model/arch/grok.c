@@ -1,5 +1,5 @@
-/* Grok-1 (xAI), as Hugging Face's port of it has it: norms around the branches, scores of attention
- * that are capped, experts with GELU whose weights are their shares among all.
+/* Grok-1 (xAI), in the format of its port to Hugging Face: norms before and after the sublayers,
+ * soft-capped attention scores, GELU experts weighted by their softmax over all experts.
  * https://huggingface.co/hpcai-tech/grok-1 */
 #include "model-server/model/arch.h"
 

@@ -1,7 +1,7 @@
-/* Inkling (Thinking Machines), the text model: attention without a rotation whose scores get a bias
- * by distance that each token makes, windows on most layers, which have heads of their own, short
- * convolutions of keys, values and both results, and shared experts that are scored with the
- * others. */
+/* Inkling (Thinking Machines), the text model: attention without RoPE and with a relative position
+ * bias that each query computes; sliding windows in most layers, with their own number of heads;
+ * short convolutions over keys, values and the outputs of both sublayers; shared experts that are
+ * scored together with the routed ones. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>

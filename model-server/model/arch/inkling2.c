@@ -1,7 +1,7 @@
-/* Inkling 2 (Thinking Machines), the text model: Inkling whose sublayers read a blend of earlier
- * blocks of layers; heads of limited length, sinks that tokens make and a gate of attention's
- * result; layers without a window read three blends, and their tokens make numbers of the
- * convolutions; experts with soft caps. */
+/* Inkling 2 (Thinking Machines), the text model: Inkling with sublayers that read a learned blend of
+ * earlier blocks of layers; clipped head norms, per-token attention sinks and an output gate on
+ * attention; layers without a window read three blends, and compute convolution weights from each
+ * token; experts with soft-capped activations. */
 #include "common/json/json.h"
 #include "model-server/backend/act.h"
 #include "model-server/model/arch.h"

@@ -1,6 +1,6 @@
-/* Muse Spark (Meta), the text model: Muse Glimmer's attention, whose result is normalised before
- * its gate, a residual stream that stored numbers balance with what is added, and experts of a
- * narrower width whose results are normalised apart. */
+/* Muse Spark (Meta), the text model: Muse Glimmer's attention with a norm before its output gate; a
+ * residual stream with learned per-element gates between the stream and each addition; experts with
+ * a projection to a narrower width, and separate norms of their outputs. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 

@@ -1,5 +1,5 @@
-/* Solar Pro (Upstage): Llama some of whose layers read a blend of the stream and of what it was
- * several layers before. Its windows are not used, as in vLLM.
+/* Solar Pro (Upstage): Llama with skip connections: some layers read a blend of the residual stream
+ * and of its value several layers before. Its sliding windows are not used, as in vLLM.
  * https://huggingface.co/upstage/solar-pro-preview-instruct */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
