@@ -31,7 +31,7 @@ static size_t space(const struct attn_job *j, uint32_t rows)
            rows * (q + weights + KV_SCORES_LD + kv_padded(j->v_dim)) * sizeof(float);
 }
 _Static_assert(sizeof(struct workspace) + 128 + (size_t)KV_SPLIT * MAX_HEAD_DIM +
-                       16 * (2 * MAX_HEAD_DIM + KV_SCORES_LD) * sizeof(float) <=
+                       sizeof(float) * 16 * (2 * MAX_HEAD_DIM + KV_SCORES_LD) <=
                    THREAD_SCRATCH,
                "16 rows need more scratch");
 
