@@ -22,8 +22,8 @@ bool decoder_ends_few(const struct decoder *d, const struct ragged *b)
     return 2 * (uint64_t)b->n_out <= b->n_tokens && !d->stages &&
            (x == &residual_plain || x == &residual_sums) && y->mixer.ops &&
            by_rows(m, &m->layers[i], &y->ffn) && !y->tail.ops && !decoder_is_cross(d, i) &&
-           !d->front.after && !d->first_conv && !m->result_convs && !m->two_stacks &&
-           !m->n_added && !spec_reads_embedding(m);
+           !d->front.after && !d->first_conv && !m->result_convs && !m->two_stacks && !m->n_added &&
+           !spec_reads_embedding(m);
 }
 
 static void swap_rows(float **a, float **b)

@@ -1,5 +1,5 @@
-/* Inkling 2 (Thinking Machines), the text model: Inkling with sublayers that read a learned blend of
- * earlier blocks of layers; clipped head norms, per-token attention sinks and an output gate on
+/* Inkling 2 (Thinking Machines), the text model: Inkling with sublayers that read a learned blend
+ * of earlier blocks of layers; clipped head norms, per-token attention sinks and an output gate on
  * attention; layers without a window read three blends, and compute convolution weights from each
  * token; experts with soft-capped activations. */
 #include "common/json/json.h"

@@ -554,7 +554,4 @@ TEST(test_unnamed_text_models)
     assert_string_equal(type, "llama");
 }
 
-int main(void)
-{
-    return tests_run(make_file, drop_file);
-}
+int main(void) { return tests_run(make_file, drop_file); }
