@@ -21,7 +21,7 @@ import time
 import requests
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BIN = pathlib.Path(os.environ.get("BIN_DIR", ROOT / "build/bin"))
+BIN = pathlib.Path(os.environ.get("BIN_DIR", ROOT / "build/bin")).absolute()
 # `make test` starts the one program of `make slim`, which loads fewer libraries. This is the folder of those that are linked apart.
 APART = BIN.parent / "bin" if BIN.name == "slim" else BIN
 DATA = pathlib.Path(os.environ.get("TEST_DATA", ROOT / "../shared/data"))

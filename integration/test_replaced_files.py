@@ -80,7 +80,7 @@ def test_packed_weights_that_are_spoilt_while_served_cost_no_stream(tmp_path, sp
         for path in files:
             spoil(path)
         got += events
-        assert got == want
+        assert got == want, s.log
         assert "packed weights were overwritten while in use: " in s.log or "a mapped file was shortened" in s.log
         assert any(str(path) in line for path in files for line in s.log.splitlines() if "Shard failed" in line), s.log
         assert list(s.events(*ask)) == want
