@@ -24,7 +24,7 @@ FAMILIES = {
     "step3p7": (
         {317: "<im_end>", 318: "<im_start>", 319: "<patch_newline>", 320: "<im_patch>", 321: "<patch_start>", 322: "<patch_end>"}, "<im_patch>",
     ),
-    "muse_glimmer": ({320: "<|patch|>", 321: "<|image_start|>", 322: "<|image_end|>"}, "<|patch|>"),
+    **dict.fromkeys(("muse_glimmer", "muse_spark"), ({320: "<|patch|>", 321: "<|image_start|>", 322: "<|image_end|>"}, "<|patch|>")),
     "nemotron_h_omni": ({320: "<image>", 321: "<img>", 322: "</img>"}, "<image>"),
     "nemotron_nano_vl": ({320: "<image>", 321: "<img>", 322: "</img>"}, "<image>"),
     "granite_docling": (

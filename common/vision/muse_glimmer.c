@@ -115,4 +115,4 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
 }
 
 const struct vision_family vision_muse_glimmer = {
-    .types = {"muse_glimmer"}, .load = load, .plan = plan, .expand = expand};
+    .types = {"muse_glimmer", "muse_spark"}, .load = load, .plan = plan, .expand = expand};

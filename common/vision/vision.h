@@ -14,7 +14,7 @@
  * pp_chart2table, fast_vlm, got_ocr2, janus, deepseek_vl, qwen2_5_omni, qwen3_omni_moe,
  * paddleocr_vl, kimi_k25, lighton_ocr, lfm2_vl, idefics2, minicpmv4_6, minicpm_ocr, ovis2,
  * llava_next_video, video_llama_3, minimax_m3_vl, deepseek_vl_v2, deepseek_ocr2, glmga, blip-2,
- * aria, florence2, cosmos3_edge, glm5_next, cohere_compass, muse_glimmer,
+ * aria, florence2, cosmos3_edge, glm5_next, cohere_compass, muse_glimmer, muse_spark,
  * hy_v4_vl, granite_docling, nemotron_h_omni, shieldgemma2, clip, siglip, mistral_large4,
  * minicpmv4_7, lfm3_vl, step3p7, qwen4_exp. Against descriptions of
  * their authors' code: dots_ocr, minicpmv, NemotronH_Nano_VL_V2. kimi_vl: the tower against that of

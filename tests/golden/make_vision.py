@@ -20,7 +20,7 @@ SHAPES = ["rgb_120x90.jpg", "tall_14x210.png", "wide_300x20.png", "tiny_3x2.png"
 SHAPES_OF = {"lighton_ocr": SHAPES[:3] + ["exact_56x56.png"] + SHAPES[4:]}  # without a picture of no feature
 WHOLE_OF = {"llava_siglip": 32, "granite_vision": 32}  # what whole patches of a side of 36 cover
 CHANNELS_LAST = ["cosmos3_edge"]  # in a patch; here channels come first
-FRAMES_FIRST = {"muse_glimmer": 2}  # this many, before channels
+FRAMES_FIRST = {"muse_glimmer": 2, "muse_spark": 2}  # this many, before channels
 PICTURES = [["rgb_120x90.jpg"], ["tall_14x210.png"], ["rgba_64x48.png", "exact_56x56.png"]]
 
 
@@ -123,7 +123,7 @@ def make(name, images):
             break
     out = f"tests/data/vision/{name}"
     os.makedirs(out, exist_ok=True)
-    tied = name not in ("mllama", "mistral3_latent", "mistral_large4", "aria", "cosmos3_edge", "glm5_next", "blip2_t5", "deepseek_ocr", "muse_glimmer", "hy_v4_vl", "hy_v4_vl_cubic", "nemotron_h_omni", "nemotron_nano_vl", "step3p7")
+    tied = name not in ("mllama", "mistral3_latent", "mistral_large4", "aria", "cosmos3_edge", "glm5_next", "blip2_t5", "deepseek_ocr", "muse_glimmer", "muse_spark", "hy_v4_vl", "hy_v4_vl_cubic", "nemotron_h_omni", "nemotron_nano_vl", "step3p7")
     tensors = {k: v.bfloat16().contiguous() for k, v in model.state_dict().items() if "lm_head" not in k or not tied}
     keys = json.loads(config.to_json_string(use_diff=False))
     if rename:

@@ -68,7 +68,7 @@ static void configure(struct config *c, struct encoder_spec *s)
 #define TOWER    "model.vision_tower."
 #define LAYER(x) TOWER "layers.*." x
 const struct encoder_family family_muse_glimmer = {
-    .types = (const char *const[]){"muse_glimmer", NULL},
+    .types = (const char *const[]){"muse_glimmer", "muse_spark", NULL},
     .names = {.names = {[W_PATCH] = TOWER "patch_embedder.patch_embedding",
                         [W_PATCH_POSITIONS] = TOWER "patch_embedder.position_embedding_table",
                         [W_EMBED_NORM] = TOWER "ln_pre",

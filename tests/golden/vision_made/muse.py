@@ -1,4 +1,4 @@
-"""Muse Glimmer: windows, positions in the order of the transposed grid, frames before channels in a patch."""
+"""Muse Glimmer and Muse Spark: windows, positions in the order of the transposed grid, frames before channels in a patch."""
 
 import numpy as np, torch
 from PIL import Image
@@ -26,18 +26,18 @@ def processor(pixels):
     return Pillow(**pixels)
 
 
-def muse_glimmer(**vision):
-    from transformers import MuseGlimmerConfig, MuseGlimmerForConditionalGeneration
+def muse(name, text, **more):
+    import transformers
 
-    own = TEXT | dict(sliding_window=24, tie_word_embeddings=False, num_hidden_layers=3, output_multiplier=0.9)
+    own = TEXT | dict(sliding_window=24, tie_word_embeddings=False, num_hidden_layers=3, output_multiplier=0.9) | text
     seen = dict(
         hidden_size=16, num_hidden_layers=5, num_attention_heads=2, intermediate_size=24, patch_size=8, pos_emb_height=4,
         pos_emb_width=4, rope_parameters={"rope_type": "axial", "rope_theta": 10000.0},
     )
-    config = MuseGlimmerConfig(
+    config = getattr(transformers, name + "Config")(
         # the embedding of a generated placeholder of videos would be that of token 0: it is outside the vocabulary
-        text_config=own, vision_config=seen | vision, image_token_id=IMAGE, video_token_id=324, out_hidden_size=64,
-        projector_hidden_size=24,
+        text_config=own, vision_config=seen, image_token_id=IMAGE, video_token_id=324, out_hidden_size=64,
+        projector_hidden_size=24, **more,
     )
     one = processor(PIXELS)
 
@@ -46,7 +46,7 @@ def muse_glimmer(**vision):
         kwargs = {k: torch.cat([o[k] for o in out]) for k in ("pixel_values", "image_grid_thw")}
         return kwargs, [[321] + [IMAGE] * (len(o["pixel_values"]) // 4) + [322] for o in out]
 
-    return config, MuseGlimmerForConditionalGeneration, PIXELS, inputs
+    return config, getattr(transformers, name + "ForConditionalGeneration"), PIXELS, inputs
 
 
 def muse_sizes():
@@ -56,4 +56,9 @@ def muse_sizes():
 
 
 SIZES = {"muse_glimmer": muse_sizes}
-CASES = {"muse_glimmer": (muse_glimmer, None, between)}
+SPARK = dict(moe_hidden_size=24, moe_intermediate_size=16, num_local_experts=4, num_experts_per_tok=2, mlp_layer_types=["dense", "sparse", "sparse"])
+AUDIO = dict(patch_sizes=[2, 2], hidden_sizes=[4, 8], depths=[1, 1], num_hidden_layers=2, out_hidden_size=TEXT["hidden_size"])  # not served
+CASES = {
+    "muse_glimmer": (lambda: muse("MuseGlimmer", {}), None, between),
+    "muse_spark": (lambda: muse("MuseSpark", SPARK, audio_config=AUDIO, audio_token_id=325), None, between),
+}
