@@ -42,17 +42,18 @@ static int decoder_store(struct decoder *d, const struct sublayer *y, const floa
     return y->ops->store ? y->ops->store(d, y->self, &step, e) : 0;
 }
 
-/* r = a sublayer of `in`, summed over ranks, convolved and normalised; NULL: not. */
+/* r = a sublayer of `in`, summed over ranks, convolved if it has a convolution, and normalised
+ * unless `post` is NULL. */
 static int decoder_sublayer(struct decoder *d, const struct sublayer *y, const float *in,
-                            const struct short_conv *conv, const struct norm *post, uint32_t i,
-                            const struct decoder_part *p, void *work, struct err *e)
+                            const struct norm *post, uint32_t i, const struct decoder_part *p,
+                            void *work, struct err *e)
 {
     struct sub_step step = step_of(d, in, i, p, work);
     if (y->ops->forward(d, y->self, &step, e) ||
         (!y->ops->whole && layer_sum(d, step.out, (size_t)p->n * d->spec.hidden, e)))
         return -1;
-    if (conv) { /* the sublayer's memory is free */
-        short_conv_run(d, conv, work, step.out, d->spec.hidden);
+    if (y->conv) { /* the sublayer's memory is free */
+        short_conv_run(d, y->conv, work, step.out, d->spec.hidden);
         d->ops->beside(d->dev, step.out, work, NULL, p->n, d->spec.hidden);
     }
     if (post)
@@ -115,9 +116,6 @@ int decoder_layer_sub(struct decoder *d, uint32_t i, enum sub sub, const struct 
 {
     const struct residual_ops *x = residual_of(&d->spec);
     const struct sublayer *y = sub_at(&d->layers[i], sub);
-    const struct short_conv *conv = sub == SUB_MIXER ? d->layers[i].mixer_conv
-                                    : sub == SUB_FFN ? d->layers[i].ffn_conv
-                                                     : NULL;
     void *work = sub == SUB_MIXER ? d->scratch.mixer : d->scratch.ffn;
     if (!y->ops)
         return 0;
@@ -126,7 +124,7 @@ int decoder_layer_sub(struct decoder *d, uint32_t i, enum sub sub, const struct 
     if (sub == SUB_FFN)
         gate_input(d, &d->layers[i].ffn_gate, input_of(d, i, sub), p, work);
     const struct norm *post = x->post ? x->post(d, i, sub) : NULL;
-    if (decoder_sublayer(d, y, input_of(d, i, sub), conv, post, i, p, work, e))
+    if (decoder_sublayer(d, y, input_of(d, i, sub), post, i, p, work, e))
         return -1;
     x->write(d, i, sub, p);
     return 0;

@@ -72,7 +72,7 @@ static void load_sublayer(struct loader *l, struct sublayer *y, const struct sub
 {
     const uint32_t width = ops->width(l->d, layer);
     *most = width > *most ? width : *most;
-    *y = (struct sublayer){ops, ops->load(l, layer)};
+    *y = (struct sublayer){.ops = ops, .self = ops->load(l, layer)};
 }
 
 static const struct sublayer_ops *const mixers[MIXER_N] = {[MIXER_ATTENTION] = &mixer_attention,
@@ -173,9 +173,9 @@ static void load_result_convs(struct loader *l, struct layer *y, int layer)
     if (!l->d->spec.result_convs)
         return;
     if (y->mixer.ops)
-        y->mixer_conv = load_result_conv(l, W_POST_ATTN_CONV, layer);
+        y->mixer.conv = load_result_conv(l, W_POST_ATTN_CONV, layer);
     if (y->ffn.ops)
-        y->ffn_conv = load_result_conv(l, W_POST_MLP_CONV, layer);
+        y->ffn.conv = load_result_conv(l, W_POST_MLP_CONV, layer);
 }
 
 static void load_layer(struct loader *l, uint32_t at)
@@ -450,8 +450,8 @@ void decoder_free_layer(struct decoder *d, uint32_t layer)
             subs[i]->ops->free(d, subs[i]->self);
     layer_free_weight(d, y->mixer_gate.down), layer_free_weight(d, y->mixer_gate.up);
     layer_free_weight(d, y->ffn_gate.down), layer_free_weight(d, y->ffn_gate.up);
-    free_result_conv(d, y->mixer_conv);
-    free_result_conv(d, y->ffn_conv);
+    free_result_conv(d, y->mixer.conv);
+    free_result_conv(d, y->ffn.conv);
     residual_free_layer(d, layer);
     decoder_ngrams_free(d, y->ngrams);
     *y = (struct layer){0};

@@ -94,6 +94,7 @@ struct clip {
 struct sublayer {
     const struct sublayer_ops *ops;
     void *self;
+    struct short_conv *conv; /* of its result: decoder_spec.result_convs; NULL: none */
 };
 
 struct layer {
@@ -101,12 +102,11 @@ struct layer {
     struct sublayer mixer, ffn; /* ops NULL: the layer has none */
     struct sublayer tail;       /* x + n(tail(x)) after the others; ops NULL: none */
     struct norm post_tail_norm;
-    struct norm_gate mixer_gate, ffn_gate;    /* of mixer_norm and ffn_norm */
-    void *residual;                           /* parts of residual_ops; or NULL */
-    struct short_conv *mixer_conv, *ffn_conv; /* decoder_spec.result_convs; NULL: none */
-    struct ngrams_layer *ngrams;              /* with layer_spec.ngrams (ngrams.h); else NULL */
-    float scale;                              /* factor of the stream after the layer; 0: none */
-    float mixer_by, ffn_by;                   /* factors of the sublayers' results */
+    struct norm_gate mixer_gate, ffn_gate; /* of mixer_norm and ffn_norm */
+    void *residual;                        /* parts of residual_ops; or NULL */
+    struct ngrams_layer *ngrams;           /* with layer_spec.ngrams (ngrams.h); else NULL */
+    float scale;                           /* factor of the stream after the layer; 0: none */
+    float mixer_by, ffn_by;                /* factors of the sublayers' results */
 };
 
 /* Helpers of sublayers (layer.c). y[rows, y_width] = x[rows, x_width] W^T + bias, with the update

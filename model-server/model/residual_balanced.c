@@ -51,34 +51,13 @@ static void release(struct decoder *d, void *part)
 
 /* ---------------------------------------------------------------- in a step */
 
-static const float *in(const struct decoder *d, uint32_t i, enum sub sub)
-{
-    (void)i, (void)sub;
-    return d->scratch.n;
-}
-
-static const struct norm *post(const struct decoder *d, uint32_t i, enum sub sub)
-{
-    (void)d, (void)i, (void)sub;
-    return NULL;
-}
-
-static void enter(struct decoder *d, uint32_t i, const struct decoder_part *p)
-{
-    if (i < d->stage.first + d->stage.n)
-        d->ops->norm(d->dev, decoder_rows(d, d->scratch.n, p), decoder_rows(d, d->scratch.x, p),
-                     p->n, d->spec.hidden, &d->layers[i].mixer_norm);
-}
-
 static void write(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
 {
     const uint32_t hidden = d->spec.hidden;
     const struct balanced_part *y = (const struct balanced_part *)d->layers[i].residual + sub;
     float *x = decoder_rows(d, d->scratch.x, p), *r = decoder_rows(d, d->scratch.r, p);
-    const bool last = i + 1 >= d->stage.first + d->stage.n;
-    const struct norm *next = sub == SUB_MIXER ? &d->layers[i].ffn_norm
-                              : last           ? NULL
-                                               : &d->layers[i + 1].mixer_norm;
+    const struct norm *next =
+        sub == SUB_MIXER ? &d->layers[i].ffn_norm : residual_first_norm(d, i + 1);
     const struct gate_norm norm = {.kind = y->factors ? GATE_PRODUCT : GATE_NONE,
                                    .gate = y->factors,
                                    .w = y->ones,
@@ -95,7 +74,5 @@ const struct residual_ops residual_balanced = {.name = "balanced",
                                                .load = load,
                                                .free = release,
                                                .begin = decoder_embed,
-                                               .enter = enter,
-                                               .in = in,
-                                               .post = post,
+                                               .enter = residual_enter,
                                                .write = write};

@@ -100,12 +100,6 @@ static int begin(struct decoder *d, const struct decoder_part *p, struct err *e)
     return 0;
 }
 
-static const float *in(const struct decoder *d, uint32_t i, enum sub sub)
-{
-    (void)i, (void)sub;
-    return d->scratch.n;
-}
-
 /* to = the norm of the blend by a query of rows up to `open`. */
 static void blend(struct decoder *d, const struct decoder_part *p, const float *by, uint32_t open,
                   float *to, const struct norm *norm)
@@ -132,12 +126,6 @@ static void read(struct decoder *d, uint32_t i, enum sub sub, const struct decod
     blend(d, p, part->query[2], open, s->v_in, &part->v);
 }
 
-static const struct norm *post(const struct decoder *d, uint32_t i, enum sub sub)
-{
-    (void)d, (void)i, (void)sub;
-    return NULL;
-}
-
 static void write(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p)
 {
     const uint32_t open = open_after(&d->spec, i);
@@ -161,8 +149,6 @@ const struct residual_ops residual_blended = {.name = "blended",
                                               .load = load,
                                               .free = release,
                                               .begin = begin,
-                                              .in = in,
                                               .read = read,
-                                              .post = post,
                                               .write = write,
                                               .end = end};

@@ -31,8 +31,8 @@ static void *load(struct loader *l, uint32_t layer)
         loader_nomem(l);
         return NULL;
     }
-    y->dense = (struct sublayer){&ffn_dense, ffn_dense.load(l, layer)};
-    y->experts = (struct sublayer){&ffn_moe, ffn_moe.load(l, layer)};
+    y->dense = (struct sublayer){.ops = &ffn_dense, .self = ffn_dense.load(l, layer)};
+    y->experts = (struct sublayer){.ops = &ffn_moe, .self = ffn_moe.load(l, layer)};
     y->post_dense = rms(l, loader_weight_vector(l, W_POST_DENSE_NORM, at, hidden));
     y->pre_experts = rms(l, loader_weight_vector(l, W_MOE_NORM, at, hidden));
     y->post_experts = rms(l, loader_weight_vector(l, W_POST_MOE_NORM, at, hidden));

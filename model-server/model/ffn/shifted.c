@@ -22,7 +22,7 @@ static void *load(struct loader *l, uint32_t at)
         return NULL;
     }
     token_shift_load(l, &y->shift, (int)at, &shift, 1);
-    y->mlp = (struct sublayer){&ffn_dense, ffn_dense.load(l, at)};
+    y->mlp = (struct sublayer){.ops = &ffn_dense, .self = ffn_dense.load(l, at)};
     return y;
 }
 

@@ -23,9 +23,9 @@ static void *load(struct loader *l, uint32_t layer)
         loader_nomem(l);
         return NULL;
     }
-    y->dense = (struct sublayer){&ffn_dense, ffn_dense.load(l, layer)};
+    y->dense = (struct sublayer){.ops = &ffn_dense, .self = ffn_dense.load(l, layer)};
     if (l->d->spec.layers[layer].moe)
-        y->experts = (struct sublayer){&ffn_moe, ffn_moe.load(l, layer)};
+        y->experts = (struct sublayer){.ops = &ffn_moe, .self = ffn_moe.load(l, layer)};
     return y;
 }
 

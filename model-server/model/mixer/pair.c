@@ -23,8 +23,9 @@ static void *load(struct loader *l, uint32_t layer)
         loader_nomem(l);
         return NULL;
     }
-    y->attention = (struct sublayer){&mixer_attention, mixer_attention.load(l, layer)};
-    y->mamba = (struct sublayer){&mixer_mamba2, mixer_mamba2.load(l, layer)};
+    y->attention =
+        (struct sublayer){.ops = &mixer_attention, .self = mixer_attention.load(l, layer)};
+    y->mamba = (struct sublayer){.ops = &mixer_mamba2, .self = mixer_mamba2.load(l, layer)};
     return y;
 }
 
