@@ -349,7 +349,7 @@ $(CLIENTS_VENV)/.ok: integration/requirements-clients.txt
 	@touch $@
 
 clients: $(BINS) $(B)/tests/tools/schema_cases $(CLIENTS_VENV)/.ok  ## litellm, LangChain, text-generation, lm-eval (an environment of their own; large)
-	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SCHEMATHESIS_EXAMPLES=500 $(CLIENTS_VENV)/bin/python -m pytest -q -rs integration/clients integration/test_openapi.py
+	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SCHEMATHESIS_EXAMPLES=500 $(CLIENTS_VENV)/bin/python -m pytest -q -rs integration/clients integration/api/test_openapi.py
 
 # What expected values are made with: 6 GB, for tests alone.
 TORCH_VENV ?= $(BUILD)/venv-torch
@@ -359,28 +359,28 @@ $(TORCH_VENV)/.ok:
 	@touch $@
 
 vary-arch: $(B)/bin/model-server $(TORCH_VENV)/.ok  ## random configurations of every family against transformers (N each, 8; T=model_types; large)
-	@$(TORCH_VENV)/bin/python tests/golden/vary_arch.py -n $(or $(N),8) $(T)
+	@$(TORCH_VENV)/bin/python tests/golden/vary/vary_arch.py -n $(or $(N),8) $(T)
 
 vary-keys: $(B)/bin/model-server $(TORCH_VENV)/.ok  ## one key of config.json at a time, in every family, against transformers (T=model_types)
-	@$(TORCH_VENV)/bin/python tests/golden/vary_keys.py $(T)
+	@$(TORCH_VENV)/bin/python tests/golden/vary/vary_keys.py $(T)
 
 vary-encoders: $(B)/tests/golden/test_embed $(TORCH_VENV)/.ok  ## one key of config.json at a time, in every encoder, against transformers (T=names of make_embed.py)
-	@$(TORCH_VENV)/bin/python tests/golden/vary_encoders.py $(T)
+	@$(TORCH_VENV)/bin/python tests/golden/vary/vary_encoders.py $(T)
 
 vary-embed: $(BINS) $(TORCH_VENV)/.ok  ## random models of sentence-transformers against that package (N of them, 40; large)
-	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) $(TORCH_VENV)/bin/python tests/golden/vary_embed.py -n $(or $(N),40)
+	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) $(TORCH_VENV)/bin/python tests/golden/vary/vary_embed.py -n $(or $(N),40)
 
 vary-tasks: $(BINS)  ## random classifiers and models that answer questions against transformers' pipelines (N of them, 40; PYTHON4 has transformers 4 and torch)
-	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) $(PYTHON4) tests/golden/vary_tasks.py -n $(or $(N),40)
+	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) $(PYTHON4) tests/golden/vary/vary_tasks.py -n $(or $(N),40)
 
 cross: $(B)/bin/model-server $(TORCH_VENV)/.ok  ## random families in random stored formats and types against transformers (N, 200; FIRST; T=words)
-	@$(TORCH_VENV)/bin/python tests/golden/cross.py -n $(or $(N),200) --first $(or $(FIRST),0) --only '$(T)'
+	@$(TORCH_VENV)/bin/python tests/golden/vary/cross.py -n $(or $(N),200) --first $(or $(FIRST),0) --only '$(T)'
 
 cross-serve: $(BINS) $(TORCH_VENV)/.ok  ## the same with ranks, adapters, drafts, chunks and lost shards, through the real programs (N, 60; FIRST; T=words)
-	@$(TORCH_VENV)/bin/python tests/golden/cross_serve.py -n $(or $(N),60) --first $(or $(FIRST),0) --only '$(T)'
+	@$(TORCH_VENV)/bin/python tests/golden/vary/cross_serve.py -n $(or $(N),60) --first $(or $(FIRST),0) --only '$(T)'
 
 vary-pixels: $(B)/tests/bench/pixels $(TORCH_VENV)/.ok  ## settings of image processors at random, against transformers (T=names; Pillow 12.3)
-	@$(TORCH_VENV)/bin/python tests/golden/vary_pixels.py $(TEST_DATA)/vision $(T)
+	@$(TORCH_VENV)/bin/python tests/golden/vary/vary_pixels.py $(TEST_DATA)/vision $(T)
 
 # ---------------------------------------------------------------- quality
 SOURCES = $(sort $(shell find common router launcher model-server tests -name '*.[ch]' 2>/dev/null))
@@ -489,7 +489,7 @@ arm64-check: $(ARM64_ROOT)/.ok $(GEN) ## the kernels for 64-bit ARM under an emu
 
 # ---------------------------------------------------------------- docs
 docs-pages: $(BINS)    ## write the pages of docs/ that are printed by programs or from registries
-	@python3 integration/docs_pages.py $(B)/bin
+	@python3 integration/docs/docs_pages.py $(B)/bin
 
 $(VENV)/.docs-ok: docs/requirements.txt | $(BUILD)/.deps
 	@mkdir -p $(dir $(VENV))
@@ -530,7 +530,7 @@ deb:                   ## a Debian package in build/deb, checked by lintian (apt
 	@ls -l $(BUILD)/deb/*.deb
 
 deb-test: $(VENV)/.ok   ## the package of make deb in a fresh Debian, run by systemd (apt-get install mmdebstrap podman runc)
-	@PACKAGE=$$(ls $(BUILD)/deb/$(PRODUCT)_$(VERSION)_*.deb) $(PYTHON) -m pytest -q -rs integration/test_package.py
+	@PACKAGE=$$(ls $(BUILD)/deb/$(PRODUCT)_$(VERSION)_*.deb) $(PYTHON) -m pytest -q -rs integration/packaging/test_package.py
 
 # ---------------------------------------------------------------- images
 # The last stage of docker/Dockerfile, from the program in SLIM_DIR; CUDA=1 adds the plugin, NCCL=PATH that library. Needs no registry and no base image.
@@ -551,7 +551,7 @@ image-files:           ## the same from what is already built in SLIM_DIR
 	@ls -l $(IMAGE_DIR)
 
 image-test: slim $(BINS) $(VENV)/.ok  ## run the image under podman: read-only, any uid, no capabilities, drain, health, a pod
-	@BIN_DIR=$(B)/bin $(PYTHON) -m pytest -q -rs integration/test_image.py
+	@BIN_DIR=$(B)/bin $(PYTHON) -m pytest -q -rs integration/packaging/test_image.py
 
 -include $(wildcard model-server/backend/cuda/rules.mk)
 .PHONY: cuda

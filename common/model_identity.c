@@ -1,5 +1,5 @@
 #include "common/model_identity.h"
-#include "common/file_map.h"
+#include "common/file/file_map.h"
 #include "common/gguf/set.h"
 #include "common/hub/names.h"
 #include "common/text.h"

@@ -21,6 +21,8 @@ import time
 import requests
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Tests and tools import helpers by their name alone, from whichever folder these are in.
+sys.path += sorted({str(p.parent) for p in ROOT.glob("integration/*/test_*.py")})
 BIN = pathlib.Path(os.environ.get("BIN_DIR", ROOT / "build/bin")).absolute()
 # `make test` starts the one program of `make slim`, which loads fewer libraries. This is the folder of those that are linked apart.
 APART = BIN.parent / "bin" if BIN.name == "slim" else BIN
@@ -323,7 +325,7 @@ class Scripted(Process):
         config = json.loads((DEMO / "tokenizer_config.json").read_text())
         (model / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": template}))
         (folder / "script.json").write_text(json.dumps({"said_in_prompt": 3, "takes_input_ids": False, **(script or {})}))
-        shard = [sys.executable, ROOT / "integration/fake_shard.py", "--uds-path", folder / "s"]
+        shard = [sys.executable, ROOT / "integration/shards/fake_shard.py", "--uds-path", folder / "s"]
         self.shard = Process([*shard, "--script", folder / "script.json"], folder=folder)
         self.shard.wait_log("shard ready")
         self.port = free_port()

@@ -1,8 +1,8 @@
 #include "launcher/draft.h"
 #include "common/clock.h"
 #include "common/log/log.h"
-#include "launcher/machine.h"
-#include "launcher/sweep.h"
+#include "launcher/plan/machine.h"
+#include "launcher/process/sweep.h"
 
 /* Exponential backoff: a process that ends soon is restarted after twice the previous pause; a
  * longer-lived one at once. */

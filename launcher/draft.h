@@ -3,7 +3,7 @@
  * thread only. */
 #ifndef LAUNCHER_DRAFT_H
 #define LAUNCHER_DRAFT_H
-#include "launcher/child.h"
+#include "launcher/process/child.h"
 
 struct draft {
     struct config cfg;

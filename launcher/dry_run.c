@@ -1,11 +1,11 @@
 #include "launcher/dry_run.h"
 #include "common/buf.h"
-#include "common/exit_code.h"
 #include "common/json/json.h"
-#include "launcher/child.h"
+#include "common/process/exit_code.h"
 #include "launcher/draft.h"
-#include "launcher/machine.h"
-#include "launcher/spawn.h"
+#include "launcher/plan/machine.h"
+#include "launcher/process/child.h"
+#include "launcher/process/spawn.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -2,7 +2,7 @@
  * programs that would run. */
 #ifndef LAUNCHER_DRY_RUN_H
 #define LAUNCHER_DRY_RUN_H
-#include "launcher/plan.h"
+#include "launcher/plan/plan.h"
 #include <stdio.h>
 
 /* 0: all ranks fit; 1: one does not, as printed; -1: error in `e`. Waits for its child

@@ -1,10 +1,10 @@
 #include "launcher/groups.h"
 #include "common/clock.h"
-#include "common/exit_code.h"
 #include "common/log/log.h"
-#include "launcher/machine.h"
+#include "common/process/exit_code.h"
+#include "launcher/plan/machine.h"
+#include "launcher/process/sweep.h"
 #include "launcher/restarts.h"
-#include "launcher/sweep.h"
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
  * and probe). Main thread only. */
 #ifndef LAUNCHER_GROUPS_H
 #define LAUNCHER_GROUPS_H
-#include "launcher/child.h"
+#include "launcher/process/child.h"
 
 struct group;
 struct groups {

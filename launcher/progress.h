@@ -5,7 +5,7 @@
 #ifndef LAUNCHER_PROGRESS_H
 #define LAUNCHER_PROGRESS_H
 #include "common/err.h"
-#include "common/startup.h"
+#include "common/process/startup.h"
 
 struct progress {
     struct startup_board *board;

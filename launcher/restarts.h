@@ -2,7 +2,7 @@
  * none so far. */
 #ifndef LAUNCHER_RESTARTS_H
 #define LAUNCHER_RESTARTS_H
-#include "launcher/plan.h"
+#include "launcher/plan/plan.h"
 
 struct restarts {
     uint32_t n;    /* since `first` */

@@ -1,12 +1,12 @@
 /* The steps of a launch: how each begins, what a lost child means, what happens at its deadline.
  * See supervise.h. */
 #include "common/clock.h"
-#include "common/exit_code.h"
 #include "common/log/log.h"
-#include "common/startup.h"
-#include "launcher/machine.h"
+#include "common/process/exit_code.h"
+#include "common/process/startup.h"
+#include "launcher/plan/machine.h"
+#include "launcher/process/sweep.h"
 #include "launcher/supervise_impl.h"
-#include "launcher/sweep.h"
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "launcher/supervise.h"
 #include "common/clock.h"
 #include "common/log/log.h"
-#include "common/startup.h"
+#include "common/process/startup.h"
 #include "launcher/supervise_impl.h"
 #include <errno.h>
 #include <inttypes.h>

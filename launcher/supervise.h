@@ -12,14 +12,14 @@
  * to the end it takes at most --graceful-termination-timeout. */
 #ifndef LAUNCHER_SUPERVISE_H
 #define LAUNCHER_SUPERVISE_H
-#include "launcher/plan.h"
+#include "launcher/plan/plan.h"
 
 /* Blocks the signals that end a launch, until supervise() reads them. To be called before anything
  * is created that the end of the process would leave behind. */
 void supervise_block(const struct plan *p);
 /* Runs until a signal or a failure, and until no child is left. 0: stopped by a signal without
  * losing a request. -1: `e` names the child and the cause, such as "Shard failed: rank 1 was killed
- * by signal 11 (Segmentation fault)"; *code is that child's exit code (common/exit_code.h), 0 if no
- * child has ended. */
+ * by signal 11 (Segmentation fault)"; *code is that child's exit code (common/process/exit_code.h),
+ * 0 if no child has ended. */
 int supervise(const struct plan *p, int *code, struct err *e);
 #endif

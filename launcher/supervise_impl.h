@@ -2,12 +2,12 @@
  * launch. */
 #ifndef LAUNCHER_SUPERVISE_IMPL_H
 #define LAUNCHER_SUPERVISE_IMPL_H
-#include "launcher/child.h"
 #include "launcher/draft.h"
 #include "launcher/groups.h"
 #include "launcher/notify.h"
+#include "launcher/process/child.h"
+#include "launcher/process/refused.h"
 #include "launcher/progress.h"
-#include "launcher/refused.h"
 #include "launcher/restarts.h"
 
 /* NOTICE_MS: interval of log lines about a long step. LAST_MS: reserved at the end of the grace

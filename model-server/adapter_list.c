@@ -3,7 +3,7 @@
 #include "common/hub/cache.h"
 #include "common/json/json.h"
 #include "common/log/log.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,9 +5,9 @@
 #include "common/image/decoder.h"
 #include "common/tokenizer/tokenizer.h"
 #include "model-server/encoder/tower.h"
-#include "model-server/engine/pictures.h"
+#include "model-server/engine/media/pictures.h"
 #include "model-server/model/model.h"
-#include "model-server/model/text_encoder.h"
+#include "model-server/model/text/text_encoder.h"
 
 struct image_input {
     struct vision *vision;

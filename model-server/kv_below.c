@@ -1,6 +1,6 @@
 #include "model-server/kv_below.h"
 #include "common/log/log.h"
-#include "common/peer_address.h"
+#include "common/net/peer_address.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * services' ranks. */
 #ifndef MODEL_SERVER_KV_BELOW_H
 #define MODEL_SERVER_KV_BELOW_H
-#include "common/cluster.h"
+#include "common/net/cluster.h"
 #include "model-server/offload/identity.h"
 #include "model-server/offload/peer.h"
 #include "model-server/offload/peer_server.h"

@@ -1,5 +1,5 @@
 #include "model-server/options_words.h"
-#include "common/sentence.h"
+#include "common/model/sentence.h"
 #include "model-server/backend/format.h"
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "model-server/ranks.h"
 #include "common/clock.h"
-#include "common/cond.h"
+#include "common/thread/cond.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

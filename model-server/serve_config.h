@@ -1,8 +1,8 @@
 /* serve_config.h - options of `model-server serve`, as its flags set them (cmd_serve.c). */
 #ifndef MODEL_SERVER_SERVE_CONFIG_H
 #define MODEL_SERVER_SERVE_CONFIG_H
-#include "common/cluster.h"
 #include "common/flag/flag.h"
+#include "common/net/cluster.h"
 #include "model-server/backend/backend.h"
 #include "model-server/kv_below.h"
 

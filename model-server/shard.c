@@ -1,7 +1,7 @@
 #include "model-server/shard.h"
 #include "common/hub/cache.h"
 #include "common/log/log.h"
-#include "common/startup.h"
+#include "common/process/startup.h"
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

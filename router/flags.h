@@ -5,8 +5,8 @@
  * given. Filled by flags_parse(), then immutable: all threads read it. */
 #ifndef ROUTER_FLAGS_H
 #define ROUTER_FLAGS_H
-#include "common/cluster.h"
 #include "common/flag/flag.h"
+#include "common/net/cluster.h"
 
 /* White space in answers that a JSON schema constrains. */
 enum json_whitespace { WHITESPACE_INDENTED, WHITESPACE_COMPACT };

@@ -1,7 +1,7 @@
 /* certs.h - a self-signed certificate and a secret, as files for tests. */
 #ifndef TESTS_CERTS_H
 #define TESTS_CERTS_H
-#include "common/cluster.h"
+#include "common/net/cluster.h"
 #include <fcntl.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>

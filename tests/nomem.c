@@ -7,7 +7,7 @@
  * process at once. 0, or no file: nothing fails. Eight more bytes: how many may fail, of all
  * processes together, counted down. With NOMEM_RANK only processes with that RANK, which
  * the launcher sets for each shard, have failures. The draws follow from NOMEM_SEED (1) and the
- * thread. integration/test_no_memory.py uses it. */
+ * thread. integration/faults/test_no_memory.py uses it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  *     NOTHREAD=router:libgpr:3 LD_PRELOAD=build/tests/nothread.so build/bin/launcher ...
  *
  * Without a library ("router::3") all calls of the process count. A negative k: that call and all
- * later ones fail. integration/test_no_threads.py uses it. */
+ * later ones fail. integration/faults/test_no_threads.py uses it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

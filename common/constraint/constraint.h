@@ -10,7 +10,7 @@
 #define COMMON_CONSTRAINT_CONSTRAINT_H
 #include "common/constraint/token_set.h"
 #include "common/err.h"
-#include "common/thought_marks.h"
+#include "common/model/thought_marks.h"
 
 enum constraint_kind {
     CONSTRAINT_REGEX,        /* the whole answer matches: common/constraint/pattern.h */

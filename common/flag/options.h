@@ -4,8 +4,8 @@
  *     {OPTION_MAX_BEST_OF, F(max_best_of)}, */
 #ifndef COMMON_FLAG_OPTIONS_H
 #define COMMON_FLAG_OPTIONS_H
-#include "common/cluster.h"
 #include "common/flag/flag.h"
+#include "common/net/cluster.h"
 
 /* clang-format off */
 static const char *const option_whitespace[] = {"indented", "compact", NULL};

@@ -1,5 +1,5 @@
 #include "common/gguf/gguf.h"
-#include "common/file_map.h"
+#include "common/file/file_map.h"
 #include "common/utf8.h"
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "common/hub/names.h"
 #include "common/hub/settings.h"
 #include "common/json/json.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

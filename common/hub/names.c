@@ -117,7 +117,7 @@ bool hub_is_module_file(const char *name)
     static const char *const own[] = {"tokenizer.json", "tokenizer_config.json", "vocab.txt",
                                       "special_tokens_map.json", "sentence_bert_config.json"};
     const char *file = name + folder + 1;
-    bool first = false; /* a file of the module that reads texts (common/first_module.h) */
+    bool first = false; /* a file of the module that reads texts (common/model/first_module.h) */
     for (size_t i = 0; *name == '0' && digits == 1 && i < sizeof(own) / sizeof(own[0]); i++)
         first |= !strcmp(file, own[i]);
     return first || !strcmp(file, "config.json") || !strcmp(file, HUB_WEIGHTS);

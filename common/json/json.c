@@ -1,7 +1,7 @@
+#include "common/file/lfs.h"
 #include "common/json/exact.h"
 #include "common/json/reader.h"
 #include "common/json/unread.h"
-#include "common/lfs.h"
 #include "common/utf8.h"
 #include <errno.h>
 #include <fcntl.h>

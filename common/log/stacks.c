@@ -1,6 +1,6 @@
 #include "common/log/stacks.h"
 #include "common/clock.h"
-#include "common/file_map.h"
+#include "common/file/file_map.h"
 #include "common/hex.h"
 #include "common/log/log.h"
 #include "common/log/sink.h"

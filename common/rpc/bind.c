@@ -1,5 +1,5 @@
 #include "common/rpc/bind.h"
-#include "common/file_lock.h"
+#include "common/file/file_lock.h"
 #include "common/rpc/creds.h"
 #include <stdio.h>
 #include <string.h>

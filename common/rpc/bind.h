@@ -15,7 +15,7 @@ struct rpc_bind {
     struct rpc_server_certs certs; /* used by gRPC until the server is destroyed */
 };
 
-struct cluster; /* common/cluster.h */
+struct cluster; /* common/net/cluster.h */
 /* Binds `address` on `g`, before which neither `b` nor `c` may be freed or moved; `c` NULL: no
  * credentials. ERR_VALIDATION for an invalid address, ERR_SYSTEM for one in use. */
 int rpc_bind_open(struct rpc_bind *b, const char *address, const struct cluster *c, grpc_server *g,

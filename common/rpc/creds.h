@@ -2,7 +2,7 @@
  * certificates, otherwise mutual TLS (grpc_ssl_*). */
 #ifndef COMMON_RPC_CREDS_H
 #define COMMON_RPC_CREDS_H
-#include "common/cluster.h"
+#include "common/net/cluster.h"
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 

@@ -1,9 +1,9 @@
 #include "common/rpc/loop.h"
 #include "common/clock.h"
-#include "common/cond.h"
 #include "common/log/log.h"
 #include "common/rpc/timers.h"
-#include "common/watchdog.h"
+#include "common/thread/cond.h"
+#include "common/thread/watchdog.h"
 #include <assert.h>
 #include <grpc/grpc_security.h>
 #include <grpc/support/log.h>

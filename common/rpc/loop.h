@@ -36,7 +36,7 @@ void rpc_loop_log(void);
 enum { RPC_RELEASE_S = 5 };
 void rpc_release(void);
 
-/* Makes the clients of this loop authenticate as cluster members (common/cluster.h) over TCP;
+/* Makes the clients of this loop authenticate as cluster members (common/net/cluster.h) over TCP;
  * without credentials they connect to loopback addresses only. Call before the first client. NULL,
  * the default: no restriction. `c` must outlive the loop. */
 struct cluster;

@@ -13,7 +13,7 @@
  * docs/decisions/machines.md. */
 #ifndef COMMON_RPC_PROOF_H
 #define COMMON_RPC_PROOF_H
-#include "common/cluster.h"
+#include "common/net/cluster.h"
 #include <grpc/grpc.h>
 
 #define RPC_PROOF_KEY     "cluster-proof"

@@ -5,12 +5,12 @@
  * The next call object is armed when a call arrives, so that the core always holds some. Without
  * memory for it, one that ends is armed again. */
 #include "common/clock.h"
-#include "common/cond.h"
 #include "common/rpc/accept.h"
 #include "common/rpc/creds.h"
 #include "common/rpc/server_impl.h"
 #include "common/rpc/span.h"
-#include "common/watchdog.h"
+#include "common/thread/cond.h"
+#include "common/thread/watchdog.h"
 #include <grpc/grpc_security.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -20,7 +20,7 @@
 #include <grpc/status.h>
 
 struct tracer;  /* common/rpc/trace.h */
-struct cluster; /* common/cluster.h */
+struct cluster; /* common/net/cluster.h */
 
 struct rpc_call {
     struct rpc_mem *mem; /* the answer is allocated here */

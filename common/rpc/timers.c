@@ -1,6 +1,6 @@
 #include "common/rpc/timers.h"
 #include "common/clock.h"
-#include "common/cond.h"
+#include "common/thread/cond.h"
 #include <assert.h>
 #include <stddef.h>
 

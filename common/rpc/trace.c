@@ -4,9 +4,9 @@
 #include "common/rpc/trace.h"
 #include "common/clock.h"
 #include "common/log/log.h"
-#include "common/mailbox.h"
 #include "common/rpc/client.h"
 #include "common/rpc/pack.h"
+#include "common/thread/mailbox.h"
 #include "common/utf8.h"
 #include "proto/otlp.pb-c.h"
 #include <grpc/grpc.h>

@@ -3,7 +3,7 @@
 #define COMMON_TOKENIZER_FOLDER_IMPL_H
 #include "common/buf.h"
 #include "common/json/json.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "common/tokenizer/vocab.h"
 
 struct tok_folder {

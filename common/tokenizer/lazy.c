@@ -1,8 +1,8 @@
 /* The rest of a tokenizer that was loaded lazily: a second tokenizer, which is whole. */
-#include "common/file_stamp.h"
-#include "common/first_module.h"
+#include "common/file/file_stamp.h"
 #include "common/gguf/set.h"
-#include "common/model_file.h"
+#include "common/model/first_module.h"
+#include "common/model/model_file.h"
 #include "common/tokenizer/folder_impl.h"
 #include "common/tokenizer/tokenizer_impl.h"
 #include <limits.h>

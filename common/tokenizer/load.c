@@ -4,7 +4,7 @@
 #include "common/clock.h"
 #include "common/gguf/projector.h"
 #include "common/json/reader.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "common/tokenizer/gguf_lists.h"
 #include "common/tokenizer/score.h"
 #include "common/tokenizer/tokenizer_impl.h"

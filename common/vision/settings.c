@@ -1,6 +1,6 @@
 #include "common/vision/settings.h"
 #include "common/json/json.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "common/tokenizer/tokenizer.h"
 #include <limits.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 
     python integration/bench/duo.py [--step-ms 40] [--tokens 120] [--rounds 3] [--setup NAME ...]
 
-Both models are stand-ins that sleep (integration/paced_shard.py): a set-up is a ratio of speeds and an acceptance. The set-ups of
+Both models are stand-ins that sleep (integration/shards/paced_shard.py): a set-up is a ratio of speeds and an acceptance. The set-ups of
 llama_duo's three measurements have the ratios of its machines and the acceptance at which its loop yields what it measured. `plain` and
 `here` go through this server's router. llama_duo's loop and the synchronous one are played here with the same sleeps and without any
 overhead, which favours them; `with calls` is llama_duo's loop where each of its calls takes as much longer than its sleep as a draft
@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / d) for d in ("", "shards")]
 from paced import Pair
 from paced_shard import drafted, token
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "formats"), str(HERE)]
 
 # Family of gguf_families.py, and config.json. Released sizes but for what the name says is cut.
 SHAPES = {

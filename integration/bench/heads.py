@@ -23,8 +23,8 @@ import time
 
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from heads import _save, _tensors  # noqa: E402
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / d) for d in ("", "speculation")]
+from draft_heads import _save, _tensors  # noqa: E402
 from serving import Service  # noqa: E402
 
 STARTS = ["Once upon a time", "One day, a girl named Lily", "There was a little dog", "The sun was", "Tom and Sue", "In the park", "A big bear", "Mom said"]

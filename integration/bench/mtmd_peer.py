@@ -14,7 +14,7 @@ import time
 import gguf
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+sys.path[:0] = [str(pathlib.Path(__file__).parents[1] / d) for d in ("", "formats")]
 from gguf_mmproj import write_text  # noqa: E402
 
 HIDDEN, FFN, LAYERS, HEADS, SIZE, PATCH = 1152, 4304, 27, 16, 896, 14

@@ -8,7 +8,7 @@ Needs numpy; --gguf needs gguf-py on PYTHONPATH (or pip install gguf)."""
 import argparse, json, os, pathlib, struct, sys, zlib
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / d) for d in ("", "formats")]
 
 
 def llama3(factor, **sizes):

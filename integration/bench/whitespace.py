@@ -12,7 +12,7 @@ import os
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / d) for d in ("", "api")]
 parser = argparse.ArgumentParser()
 parser.add_argument("--bin")
 parser.add_argument("--schemas", type=int, default=40)

@@ -1,7 +1,7 @@
 /* threads.c - one generation counter starts a loop, one countdown ends it; both are futexes. */
 #include "model-server/backend/threads.h"
 #include "common/clock.h"
-#include "common/spin.h"
+#include "common/thread/spin.h"
 #include <assert.h>
 #include <limits.h>
 #include <linux/futex.h>

@@ -68,7 +68,7 @@ struct comm *comm_shm_open(const char *group, int rank, int world, int timeout_m
  * until all have connected, at most `timeout_ms`; the others retry as long. The meeting fails for
  * all ranks if some are missing, have another version, or expect another size of the group. One
  * line names the cause. Connections are authenticated as `cluster` says
- * (common/cluster.h). Unauthenticated connections are limited in number and time, and do not
+ * (common/net/cluster.h). Unauthenticated connections are limited in number and time, and do not
  * count. With certificates all later traffic is encrypted. */
 struct cluster;
 struct comm_tcp_options {

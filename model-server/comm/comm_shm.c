@@ -10,12 +10,12 @@
  * pair of ranks count the pieces put into it and taken from it. A message is complete when the
  * receiver has taken all of it, so that the box is free for another receiver.
  *
- * Waiting: spin briefly (common/spin.h), then sleep on the other rank's counter (a futex), and
- * check every POLL_MS whether that rank lives. A process is identified by its pid and start time,
- * because pids are reused. */
+ * Waiting: spin briefly (common/thread/spin.h), then sleep on the other rank's counter (a futex),
+ * and check every POLL_MS whether that rank lives. A process is identified by its pid and start
+ * time, because pids are reused. */
 #include "model-server/comm/comm_shm.h"
 #include "common/clock.h"
-#include "common/shard_group.h"
+#include "common/process/shard_group.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <limits.h>

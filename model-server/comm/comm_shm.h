@@ -1,7 +1,7 @@
 /* comm_shm.h - the shared segment of ranks of one host. Private to comm_shm*.c. */
 #ifndef MODEL_SERVER_COMM_COMM_SHM_H
 #define MODEL_SERVER_COMM_COMM_SHM_H
-#include "common/spin.h"
+#include "common/thread/spin.h"
 #include "model-server/comm/comm_group.h"
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -5,7 +5,7 @@
  * look for the name. A segment whose rank 0 is dead belongs to a group that failed: rank 0
  * replaces it, the others wait for the replacement. */
 #include "common/clock.h"
-#include "common/shard_group.h"
+#include "common/process/shard_group.h"
 #include "model-server/comm/comm_shm.h"
 #include <dirent.h>
 #include <errno.h>

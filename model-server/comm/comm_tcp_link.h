@@ -12,7 +12,7 @@
  * among them, too. */
 #ifndef MODEL_SERVER_COMM_COMM_TCP_LINK_H
 #define MODEL_SERVER_COMM_COMM_TCP_LINK_H
-#include "common/cluster.h"
+#include "common/net/cluster.h"
 #include "model-server/comm/comm_tcp.h"
 #include <poll.h>
 #include <sys/types.h>

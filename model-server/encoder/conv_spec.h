@@ -6,7 +6,7 @@
 #ifndef MODEL_SERVER_ENCODER_CONV_SPEC_H
 #define MODEL_SERVER_ENCODER_CONV_SPEC_H
 #include "model-server/encoder/conv_shape.h"
-#include "model-server/model/decoder_spec.h"
+#include "model-server/model/spec/decoder_spec.h"
 
 enum { CONV_GRIDS = 6, CONV_MAX_STEPS = 512 };
 

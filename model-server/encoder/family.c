@@ -1,5 +1,5 @@
 #include "model-server/encoder/family.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include <string.h>
 
 /* Every family: const struct encoder_family family_NAME in a file of family/ (Makefile). */

@@ -2,7 +2,7 @@
  * is linear is folded into it: a batch norm, and a scale of each channel. */
 #include "model-server/backend/numbers.h"
 #include "model-server/encoder/tower_conv.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

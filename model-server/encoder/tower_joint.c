@@ -8,7 +8,7 @@
  * the results of some layers of the first stack; its matrix is divided accordingly. */
 #include "model-server/backend/numbers.h"
 #include "model-server/encoder/arrange.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* tower_load.c - loads the weights of a tower, and frees them. */
 #include "model-server/backend/numbers.h"
 #include "model-server/encoder/tower_conv.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

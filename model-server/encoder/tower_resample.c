@@ -5,7 +5,7 @@
  * the latents go through the layers in one step. */
 #include "model-server/backend/numbers.h"
 #include "model-server/encoder/tower_impl.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 #include "model-server/engine/edit.h"
-#include "model-server/engine/drafts.h"
-#include "model-server/engine/step.h"
+#include "model-server/engine/step/drafts.h"
+#include "model-server/engine/step/step.h"
 #include "model-server/engine/windows.h"
 #include <assert.h>
 #include <string.h>

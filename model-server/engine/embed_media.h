@@ -3,7 +3,7 @@
 #ifndef MODEL_SERVER_ENGINE_EMBED_MEDIA_H
 #define MODEL_SERVER_ENGINE_EMBED_MEDIA_H
 #include "model-server/engine/embed.h"
-#include "model-server/engine/pictures.h"
+#include "model-server/engine/media/pictures.h"
 
 struct shown_texts {      /* zero-initialise */
     struct media **media; /* [n] NULL: a text without images */

@@ -11,7 +11,7 @@
 #include "model-server/engine/batch.h"
 #include "model-server/engine/edit.h"
 #include "model-server/engine/grammars.h"
-#include "model-server/engine/step.h"
+#include "model-server/engine/step/step.h"
 
 struct engine_options {
     struct model *model;

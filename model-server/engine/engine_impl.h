@@ -2,10 +2,10 @@
  * (the same without allocation). */
 #ifndef MODEL_SERVER_ENGINE_ENGINE_IMPL_H
 #define MODEL_SERVER_ENGINE_ENGINE_IMPL_H
-#include "model-server/engine/drafts.h"
 #include "model-server/engine/engine.h"
 #include "model-server/engine/kv_pool.h"
 #include "model-server/engine/state_cells.h"
+#include "model-server/engine/step/drafts.h"
 #include <string.h>
 
 enum {

@@ -11,7 +11,7 @@
 #include "common/tokenizer/tokenizer.h"
 #include "model-server/engine/grammars.h"
 #include "model-server/engine/heads.h"
-#include "model-server/engine/pictures.h"
+#include "model-server/engine/media/pictures.h"
 #include "model-server/engine/sibling.h"
 #include "model-server/engine/state_cells.h"
 #include "model-server/sample/bad_words.h"

@@ -4,7 +4,7 @@
 #ifndef MODEL_SERVER_MODEL_ARCH_H
 #define MODEL_SERVER_MODEL_ARCH_H
 #include "model-server/model/config/config.h"
-#include "model-server/model/role.h"
+#include "model-server/model/spec/role.h"
 
 struct arch {
     const char *const *types; /* its values of model_type, NULL-terminated */

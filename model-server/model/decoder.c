@@ -1,4 +1,4 @@
-#include "common/watchdog.h"
+#include "common/thread/watchdog.h"
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/first_conv.h"
 #include "model-server/model/ngrams.h"

@@ -6,7 +6,7 @@
 #define MODEL_SERVER_MODEL_DECODER_H
 #include "model-server/comm/comm.h"
 #include "model-server/model/checkpoint/checkpoint.h"
-#include "model-server/model/draft/draft.h"
+#include "model-server/model/draft.h"
 #include "model-server/model/layer.h"
 #include "model-server/model/lora/adapters.h"
 #include "model-server/model/rope.h"
@@ -72,7 +72,7 @@ struct decoder_front {
     void *arg;
 };
 
-/* The part of a step that cross-attention layers compute (decoder_cross.c): the step with the rows
+/* The part of a step that cross-attention layers compute (decoder/cross.c): the step with the rows
  * marked that attend to an image; and these rows as a step of their own, whose sequences are the
  * images' rows. */
 struct crossing {
@@ -195,17 +195,17 @@ int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoin
                  const struct stored *how, struct err *e);
 void decoder_free(struct decoder *d);
 
-/* Of spec.altup (residual_altup.c): loads and frees what all layers share. */
+/* Of spec.altup (residual/altup.c): loads and frees what all layers share. */
 void decoder_altup_load(struct loader *l);
 void decoder_altup_free(struct decoder *d);
-/* The same of the embedding, with spec.affine (residual_affine.c). */
+/* The same of the embedding, with spec.affine (residual/affine.c). */
 void decoder_affine_load_first(struct loader *l);
 void decoder_affine_free_first(struct decoder *d);
-/* Of spec.two_stacks (residual_stacks.c): what both stacks begin with. */
+/* Of spec.two_stacks (residual/stacks.c): what both stacks begin with. */
 void decoder_stacks_load(struct loader *l);
 void decoder_stacks_free(struct decoder *d);
 
-/* Of spec.other (decoder_other.c): loads what is added to the embeddings of these ids, and adds it
+/* Of spec.other (decoder/other.c): loads what is added to the embeddings of these ids, and adds it
  * to t rows of embeddings. */
 void decoder_other_load(struct loader *l);
 void decoder_other_add(struct decoder *d, float *x, uint32_t t);
@@ -269,7 +269,7 @@ int decoder_walk_begin(struct decoder *d, const struct ragged *b, uint32_t unit,
  * small; *done: their number. It depends only on sizes, so ranks stay in step. */
 int decoder_walk_on(struct decoder *d, struct decoder_walk *w, uint64_t most, uint64_t *done,
                     struct err *e);
-/* Rows of images in device memory (decoder_cross.c). Number of layers of this stage that attend to
+/* Rows of images in device memory (decoder/cross.c). Number of layers of this stage that attend to
  * them; bytes of a block of them on this rank, 0: none. */
 uint32_t decoder_cross_layers(const struct decoder *d);
 uint64_t decoder_cross_block_bytes(const struct decoder *d, enum kv_dtype dtype);

@@ -1,4 +1,4 @@
-/* decoder_impl.h - shared by decoder.c, decoder_encode.c, decoder_walk.c and draft heads
+/* decoder_impl.h - shared by decoder.c, decoder/encode.c, decoder/walk.c and draft heads
  * (draft/). */
 #ifndef MODEL_SERVER_MODEL_DECODER_IMPL_H
 #define MODEL_SERVER_MODEL_DECODER_IMPL_H
@@ -61,7 +61,7 @@ int decoder_run_layers(struct decoder *d, const struct ragged *b, bool few, stru
 int decoder_layer_sub(struct decoder *d, uint32_t i, enum sub sub, const struct decoder_part *p,
                       struct err *e);
 /* The last feed-forward, which relates no rows, may run on the rows of output alone, which may be
- * none; the last layer i in this way (decoder_few.c). */
+ * none; the last layer i in this way (decoder/few.c). */
 bool decoder_ends_few(const struct decoder *d, const struct ragged *b);
 int decoder_layer_few(struct decoder *d, uint32_t i, const struct ragged *b, struct err *e);
 /* Layer i in two parts. In: n is the norm of x. First store() of every row to which another row

@@ -1,6 +1,6 @@
 #include "model-server/model/end_tokens.h"
 #include "common/json/json.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include <limits.h>
 #include <stdio.h>
 

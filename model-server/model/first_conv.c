@@ -1,6 +1,6 @@
 #include "model-server/model/first_conv.h"
 #include "model-server/model/decoder_impl.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include "model-server/model/taps.h"
 #include <assert.h>
 #include <stdlib.h>

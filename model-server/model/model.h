@@ -5,10 +5,10 @@
 #ifndef MODEL_SERVER_MODEL_MODEL_H
 #define MODEL_SERVER_MODEL_MODEL_H
 #include "common/err.h"
-#include "common/sentence.h"
+#include "common/model/sentence.h"
 #include "model-server/backend/backend.h"
 #include "model-server/comm/comm.h"
-#include "model-server/model/draft/draft.h"
+#include "model-server/model/draft.h"
 #include "model-server/model/lora/adapters.h"
 
 struct packed;
@@ -117,7 +117,7 @@ struct model_info {
      * itself reads begins with token `start`. */
     bool attends_text;
     uint32_t start;
-    bool pairs_as_text;  /* a reranker without a classifier: common/pair_form.h */
+    bool pairs_as_text;  /* a reranker without a classifier: common/model/pair_form.h */
     char *const *labels; /* [width] of a classifier or reranker, owned by the model; or NULL */
     const uint32_t *eos; /* from generation_config.json, else config.json; owned by the model */
     uint32_t n_eos;

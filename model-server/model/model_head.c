@@ -1,6 +1,6 @@
 /* model_head.c - what makes vectors and scores of a model's rows: its head, with the ids of tokens
  * that the head names by words, and the encoder beside a decoder that classifies. */
-#include "common/pair_form.h"
+#include "common/model/pair_form.h"
 #include "model-server/model/model_impl.h"
 #include <stdio.h>
 

@@ -2,8 +2,8 @@
 #ifndef MODEL_SERVER_MODEL_MODEL_IMPL_H
 #define MODEL_SERVER_MODEL_MODEL_IMPL_H
 #include "model-server/model/decoder.h"
-#include "model-server/model/encode.h"
 #include "model-server/model/model.h"
+#include "model-server/model/text/encode.h"
 
 struct model {
     struct decoder d;

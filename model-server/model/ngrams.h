@@ -8,7 +8,7 @@
 #ifndef MODEL_SERVER_MODEL_NGRAMS_H
 #define MODEL_SERVER_MODEL_NGRAMS_H
 #include "model-server/model/decoder_impl.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 
 struct ngrams_layer;
 

@@ -2,7 +2,7 @@
  * addition and the norm that follows are one operation. */
 #include "model-server/model/residual.h"
 #include "model-server/model/decoder_impl.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <stdlib.h>
 
 const struct residual_ops *residual_of(const struct decoder_spec *s)

@@ -5,10 +5,10 @@
  * read(), the sublayer, its sum over ranks, the norm post(), write(). A kind is one row: one stream
  * with norms before, around or after the sublayers, scaled or in parallel (residual.c); its norms
  * as the stream, or norms of the sums (residual.c); several streams that are predicted and
- * corrected (residual_altup.c); two stacks' results (residual_stacks.c); several streams that are
- * mixed (residual_mixed.c), or joined by gates (residual_gated.c); one stream that vectors scale
- * (residual_affine.c) or balance (residual_balanced.c), or of length 1 (residual_sphere.c); rows of
- * blocks of layers (residual_blended.c). One thread. */
+ * corrected (residual/altup.c); two stacks' results (residual/stacks.c); several streams that are
+ * mixed (residual/mixed.c), or joined by gates (residual/gated.c); one stream that vectors scale
+ * (residual/affine.c) or balance (residual/balanced.c), or of length 1 (residual/sphere.c); rows of
+ * blocks of layers (residual/blended.c). One thread. */
 #ifndef MODEL_SERVER_MODEL_RESIDUAL_H
 #define MODEL_SERVER_MODEL_RESIDUAL_H
 #include "model-server/model/decoder.h"

@@ -4,7 +4,7 @@
  * sequence. Rows of a fixed table are computed once and kept. One thread. */
 #ifndef MODEL_SERVER_MODEL_ROPE_H
 #define MODEL_SERVER_MODEL_ROPE_H
-#include "model-server/model/decoder_spec.h"
+#include "model-server/model/spec/decoder_spec.h"
 
 /* Inverse frequencies [spec->dim / 2] for a sequence of `length` tokens, in fp32 as in the
  * reference. */

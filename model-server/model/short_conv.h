@@ -4,7 +4,7 @@
 #ifndef MODEL_SERVER_MODEL_SHORT_CONV_H
 #define MODEL_SERVER_MODEL_SHORT_CONV_H
 #include "model-server/model/decoder.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 
 /* Depthwise, of the tokens of a sequence. */
 struct short_conv {

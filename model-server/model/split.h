@@ -7,7 +7,7 @@
 #define MODEL_SERVER_MODEL_SPLIT_H
 #include "common/err.h"
 #include "model-server/backend/slice.h"
-#include "model-server/model/decoder_spec.h"
+#include "model-server/model/spec/decoder_spec.h"
 
 struct split {
     int rank, world;

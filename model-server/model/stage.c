@@ -1,5 +1,5 @@
 #include "model-server/model/stage.h"
-#include "common/watchdog.h"
+#include "common/thread/watchdog.h"
 #include "model-server/model/residual.h"
 #include <assert.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #ifndef MODEL_SERVER_MODEL_STAGE_H
 #define MODEL_SERVER_MODEL_STAGE_H
 #include "common/err.h"
-#include "model-server/model/decoder_spec.h"
+#include "model-server/model/spec/decoder_spec.h"
 
 struct decoder; /* decoder.h */
 struct ragged;

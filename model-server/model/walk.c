@@ -1,6 +1,6 @@
 #include "model-server/model/walk.h"
 #include "model-server/model/kv_parts.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 #include "model-server/offload/peer.h"
 #include "common/clock.h"
-#include "common/cond.h"
 #include "common/rpc/client.h"
 #include "common/rpc/pack.h"
+#include "common/thread/cond.h"
 #include "proto/kv_transfer.pb-c.h"
 #include <pthread.h>
 #include <stdlib.h>

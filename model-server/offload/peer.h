@@ -5,7 +5,7 @@
  * thread; kv_peers_new() starts a loop of its own for the connections. */
 #ifndef MODEL_SERVER_OFFLOAD_PEER_H
 #define MODEL_SERVER_OFFLOAD_PEER_H
-#include "common/cluster.h"
+#include "common/net/cluster.h"
 #include "model-server/offload/record.h"
 
 enum kv_peer_outcome { /* as KvFetchResponse.peer_outcome */

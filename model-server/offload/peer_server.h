@@ -5,7 +5,7 @@
  * client can read only blocks of prompts whose tokens it has. */
 #ifndef MODEL_SERVER_OFFLOAD_PEER_SERVER_H
 #define MODEL_SERVER_OFFLOAD_PEER_SERVER_H
-#include "common/cluster.h"
+#include "common/net/cluster.h"
 #include "model-server/offload/tier.h"
 
 struct kv_peer_server;

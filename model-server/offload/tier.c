@@ -1,7 +1,7 @@
 #include "model-server/offload/tier.h"
 #include "common/clock.h"
-#include "common/cond.h"
 #include "common/hash.h"
+#include "common/thread/cond.h"
 #include "model-server/offload/folder.h"
 #include <assert.h>
 #include <pthread.h>

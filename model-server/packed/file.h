@@ -11,8 +11,8 @@
 #ifndef MODEL_SERVER_PACKED_FILE_H
 #define MODEL_SERVER_PACKED_FILE_H
 #include "common/err.h"
-#include "common/file_stamp.h"
-#include "common/pacer.h"
+#include "common/file/file_stamp.h"
+#include "common/thread/pacer.h"
 #include "model-server/backend/backend.h"
 
 enum { PACKED_KEY = 32, PACKED_CHUNK = 8 << 20, PACKED_NOTES = 4, PACKED_WORD = 23 };

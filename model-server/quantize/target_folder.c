@@ -1,7 +1,7 @@
 /* A folder of safetensors: quantised matrices in a layout, everything else unchanged; the small
  * files are copied, and config.json describes the quantisation. */
 #include "common/json/json.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/quantize/quantize.h"
 #include <dirent.h>

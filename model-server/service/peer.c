@@ -2,7 +2,7 @@
 #include "model-server/offload/peer.h"
 #include "common/clock.h"
 #include "common/log/log.h"
-#include "common/peer_address.h"
+#include "common/net/peer_address.h"
 #include "model-server/offload/tier.h"
 #include "model-server/service/impl.h"
 #include <stdio.h>

@@ -4,8 +4,8 @@
  * run one after the other on the thread that owns the model. */
 #ifndef MODEL_SERVER_SERVICE_SERVICE_H
 #define MODEL_SERVER_SERVICE_SERVICE_H
+#include "common/process/startup.h"
 #include "common/rpc/server.h"
-#include "common/startup.h"
 #include "model-server/engine/engine.h"
 #include "model-server/options_words.h"
 #include "model-server/packed/packed.h"

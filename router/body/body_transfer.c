@@ -1,6 +1,6 @@
 /* kv_transfer_params as written by vLLM's connectors and llm-d's sidecar. */
 #include "common/json/json.h"
-#include "common/peer_address.h"
+#include "common/net/peer_address.h"
 #include "router/body/body.h"
 #include "router/request/transfer.h"
 

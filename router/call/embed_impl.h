@@ -19,7 +19,7 @@ int embed_ids(const struct encoding *x, const char *text, size_t n, unsigned fla
 int embed_fit(const struct encoding *x, struct tok_part *a, struct tok_part *b, uint32_t around);
 
 /* A pair of texts or images in the form that the model expects: rendered by a chat template with
- * the roles `query` and `document`, in a form of common/pair_form.h, or as two segments. */
+ * the roles `query` and `document`, in a form of common/model/pair_form.h, or as two segments. */
 int embed_pair(struct encoding *x, const struct text_input *in, struct embed_text *out);
 /* embed_shown.c: a prompt with images, which are read here. `prompt` precedes it, unless NULL. */
 int embed_shown(struct encoding *x, const struct text_input *in, const char *prompt,

@@ -1,5 +1,5 @@
 /* A query and a document as one text, cut to the limit of the model. */
-#include "common/pair_form.h"
+#include "common/model/pair_form.h"
 #include "router/call/embed_impl.h"
 #include "router/chat/chat.h"
 #include "router/media/media.h"

@@ -1,7 +1,7 @@
 #include "router/chat/chat.h"
 #include "common/hub/names.h"
 #include "common/json/exact.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "common/template/chat.h"
 #include "common/text.h"
 #include "router/chat/message.h"

@@ -3,7 +3,7 @@
 #define ROUTER_CHAT_CHAT_H
 #include "common/buf.h"
 #include "common/err.h"
-#include "common/thought_marks.h"
+#include "common/model/thought_marks.h"
 #include "common/tokenizer/tokenizer.h"
 #include "router/chat/format.h"
 #include "router/chat/guard.h"

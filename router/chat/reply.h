@@ -6,7 +6,7 @@
 #ifndef ROUTER_CHAT_REPLY_H
 #define ROUTER_CHAT_REPLY_H
 #include "common/buf.h"
-#include "common/thought_marks.h"
+#include "common/model/thought_marks.h"
 #include "router/chat/format.h"
 #include <stdint.h>
 

@@ -5,7 +5,7 @@
  *                   empty lines and text after # are ignored */
 #ifndef ROUTER_FLEET_DISCOVER_H
 #define ROUTER_FLEET_DISCOVER_H
-#include "common/cluster.h"
+#include "common/net/cluster.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

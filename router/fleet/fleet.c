@@ -1,6 +1,6 @@
 #include "common/clock.h"
-#include "common/cond.h"
 #include "common/log/log.h"
+#include "common/thread/cond.h"
 #include "router/fleet/discover.h"
 #include "router/fleet/impl.h"
 #include "router/metrics.h"

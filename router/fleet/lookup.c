@@ -2,8 +2,8 @@
  * answer, up to half a minute, and cannot be ended: so nothing waits for this thread, the end of
  * the fleet neither. What it needs is therefore its own; it frees that when it ends. */
 #include "common/clock.h"
-#include "common/cond.h"
 #include "common/log/log.h"
+#include "common/thread/cond.h"
 #include "router/fleet/discover.h"
 #include "router/fleet/impl.h"
 #include <stdio.h>

@@ -2,8 +2,8 @@
  * removed or the fleet stops. Temporary losses are handled by its scheduler
  * (router/scheduler/rejoin.c). */
 #include "common/clock.h"
-#include "common/cond.h"
 #include "common/log/log.h"
+#include "common/thread/cond.h"
 #include "router/fleet/impl.h"
 #include <assert.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "router/generate/defaults.h"
 #include "common/json/json.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "router/generate/suppress.h"
 #include <stdio.h>
 #include <string.h>

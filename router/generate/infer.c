@@ -1,9 +1,9 @@
 /* The interface for other threads: each call becomes a message to the scheduler thread. */
 #include "router/generate/infer.h"
 #include "common/clock.h"
-#include "common/mailbox.h"
 #include "common/rpc/loop.h"
-#include "common/watchdog.h"
+#include "common/thread/mailbox.h"
+#include "common/thread/watchdog.h"
 #include "router/draft/drafter.h"
 #include "router/embed/embedder.h"
 #include "router/generate/question.h"

@@ -8,8 +8,8 @@
 #include "common/buf.h"
 #include "common/err.h"
 #include "common/metrics.h"
-#include "common/peer_address.h"
-#include "common/sentence.h"
+#include "common/model/sentence.h"
+#include "common/net/peer_address.h"
 #include "router/request/request.h"
 #include "router/scheduler/changes.h"
 #include "router/scheduler/scheduler.h"
@@ -19,7 +19,7 @@
 
 struct infer;
 struct kv_publisher;
-struct watchdog; /* common/watchdog.h */
+struct watchdog; /* common/thread/watchdog.h */
 struct infer_config {
     const char *shard_target; /* rank 0: "unix:/path/prefix-0" or "tcp://host:port" */
     /* 0: chosen by warm-up, within what the shards support */

@@ -1,6 +1,6 @@
 #include "router/generate/question.h"
 #include "common/clock.h"
-#include "common/cond.h"
+#include "common/thread/cond.h"
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* The loop, connections and their deadlines. */
 #include "common/clock.h"
 #include "common/log/log.h"
-#include "common/watchdog.h"
+#include "common/thread/watchdog.h"
 #include "router/http/conn.h"
 #include "router/http/tls.h"
 #include <errno.h>

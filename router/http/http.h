@@ -15,7 +15,7 @@
 #define ROUTER_HTTP_HTTP_H
 #include "common/buf.h"
 #include "common/err.h"
-#include "common/mailbox.h"
+#include "common/thread/mailbox.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The sockets that a server listens on. */
-#include "common/listen_address.h"
 #include "common/log/log.h"
+#include "common/net/listen_address.h"
 #include "router/http/conn.h"
 #include <errno.h>
 #include <netdb.h>

@@ -6,7 +6,7 @@
 #define ROUTER_HTTP_ROUTE_H
 #include "common/buf.h"
 #include "common/err.h"
-#include "common/sentence.h"
+#include "common/model/sentence.h"
 #include "router/http/errors.h"
 #include <stdbool.h>
 

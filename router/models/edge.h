@@ -5,10 +5,10 @@
  * have warmed up; until then generations are answered with 503. */
 #ifndef ROUTER_MODELS_EDGE_H
 #define ROUTER_MODELS_EDGE_H
-#include "common/mailbox.h"
 #include "common/metrics.h"
-#include "common/sentence.h"
-#include "common/startup.h"
+#include "common/model/sentence.h"
+#include "common/process/startup.h"
+#include "common/thread/mailbox.h"
 #include "common/tokenizer/tokenizer.h"
 #include "router/flags.h"
 #include "router/fleet/fleet.h"
@@ -23,7 +23,7 @@
 struct chat;     /* router/chat/chat.h */
 struct vision;   /* common/vision/vision.h */
 struct tracer;   /* common/rpc/trace.h */
-struct watchdog; /* common/watchdog.h */
+struct watchdog; /* common/thread/watchdog.h */
 
 struct models;    /* router/models/models.h */
 struct responses; /* router/api/responses/responses.h */

@@ -1,5 +1,5 @@
 #include "common/clock.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "router/models/registry.h"
 #include <dirent.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * allocation per note; all data of the event follows it in memory. */
 #ifndef ROUTER_REQUEST_NOTE_H
 #define ROUTER_REQUEST_NOTE_H
-#include "common/mailbox.h"
+#include "common/thread/mailbox.h"
 #include "router/request/request.h"
 
 struct note {

@@ -1,7 +1,7 @@
 #include "router/shards/link.h"
 #include "common/clock.h"
-#include "common/cond.h"
 #include "common/log/log.h"
+#include "common/thread/cond.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

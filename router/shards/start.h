@@ -3,8 +3,8 @@
  * Blocks, as shards_connect(). Called once per connection, before the shards are used. */
 #ifndef ROUTER_SHARDS_START_H
 #define ROUTER_SHARDS_START_H
-#include "common/peer_address.h"
-#include "common/sentence.h"
+#include "common/model/sentence.h"
+#include "common/net/peer_address.h"
 #include "router/shards/served_adapters.h"
 #include "router/shards/shards.h"
 

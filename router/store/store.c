@@ -1,6 +1,6 @@
 #include "common/clock.h"
-#include "common/cond.h"
 #include "common/log/log.h"
+#include "common/thread/cond.h"
 #include "router/store/store_impl.h"
 #include <errno.h>
 #include <stdio.h>

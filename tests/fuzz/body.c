@@ -1,7 +1,7 @@
 // fuzz-sources: common/tokenizer/likely*.c
 // fuzz-sources: router/body/body*.c router/http/errors.c router/api/tgi/tgi.c
 // fuzz-sources: router/api/openai/openai.c router/api/openai/prompt_logprobs.c
-// fuzz-sources: router/api/openai/transfer.c common/peer_address.c
+// fuzz-sources: router/api/openai/transfer.c common/net/peer_address.c
 // fuzz-sources: router/api/openai/stop_trim.c router/request/answer.c router/chat/*.c
 // fuzz-sources: router/api/openai/chat_*.c router/api/openai/fit.c router/api/openai/timings.c
 // fuzz-sources: router/api/openai/completions_request.c router/api/anthropic/request.c
@@ -12,15 +12,15 @@
 // fuzz-sources: common/json/reader.c common/err.c common/utf8.c common/buf.c common/arena.c
 // fuzz-sources: common/log/log.c common/log/sink.c common/template/*.c common/tokenizer/unicode.c
 // fuzz-sources: router/generate/constrain.c common/json/exact.c common/tokenizer/regex.c
-// fuzz-sources: common/tokenizer/regex_translate.c common/model_file.c common/gguf/*.c
-// fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
+// fuzz-sources: common/tokenizer/regex_translate.c common/model/model_file.c common/gguf/*.c
+// fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file/file_map.c
 // fuzz-sources: common/tokenizer/longest.c
 // fuzz-sources: common/tokenizer/scored.c common/tokenizer/folder*.c
-// fuzz-sources: common/tokenizer/sentencepiece.c router/call/prompt.c common/thought_marks.c
+// fuzz-sources: common/tokenizer/sentencepiece.c router/call/prompt.c common/model/thought_marks.c
 // fuzz-sources: common/image/data_url.c router/api/gemini/request.c router/api/gemini/contents.c
 // fuzz-sources: router/api/gemini/schema.c
-// fuzz-sources: common/first_module.c
-#include "common/peer_address.h"
+// fuzz-sources: common/model/first_module.c
+#include "common/net/peer_address.h"
 #include "router/api/anthropic/messages.h"
 #include "router/api/gemini/gemini.h"
 #include "router/api/openai/chat_completion.h"

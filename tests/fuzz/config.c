@@ -2,11 +2,11 @@
 // fuzz-sources: model-server/model/arch.c model-server/model/arch/*.c model-server/model/config/*.c
 // fuzz-sources: model-server/model/rope.c model-server/model/split.c common/json/json.c
 // fuzz-sources: common/json/reader.c common/arena.c common/json/exact.c common/err.c common/utf8.c
-// fuzz-sources: common/buf.c common/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
+// fuzz-sources: common/buf.c common/model/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
 // fuzz-sources: common/tokenizer/longest.c
-// fuzz-sources: common/tokenizer/vocab.c common/file_map.c common/tokenizer/scored.c
+// fuzz-sources: common/tokenizer/vocab.c common/file/file_map.c common/tokenizer/scored.c
 // fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c
-// fuzz-sources: common/first_module.c
+// fuzz-sources: common/model/first_module.c
 #include "model-server/model/arch.h"
 #include "model-server/model/rope.h"
 #include "model-server/model/split.h"

@@ -1,6 +1,6 @@
 // fuzz-sources: common/constraint/*.c common/buf.c common/err.c common/json/json.c
 // fuzz-sources: common/json/reader.c common/arena.c common/json/exact.c common/utf8.c
-// fuzz-sources: common/tokenizer/unicode.c common/thought_marks.c
+// fuzz-sources: common/tokenizer/unicode.c common/model/thought_marks.c
 /* Any pattern, schema or grammar, then any text: it may be refused, but not crash, hang or eat
  * memory; and what may come next must be what can come next. */
 #include "common/constraint/constraint.h"

@@ -2,7 +2,7 @@
 // fuzz-sources: common/gguf/*.c common/tokenizer/gguf*.c common/tokenizer/vocab.c common/buf.c
 // fuzz-sources: common/tokenizer/longest.c
 // fuzz-sources: common/json/json.c common/json/reader.c common/arena.c common/json/exact.c
-// fuzz-sources: common/err.c common/utf8.c common/file_map.c common/tokenizer/scored.c
+// fuzz-sources: common/err.c common/utf8.c common/file/file_map.c common/tokenizer/scored.c
 #include "common/buf.h"
 #include "common/gguf/family.h"
 #include "common/gguf/pooling.h"

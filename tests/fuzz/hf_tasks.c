@@ -7,11 +7,11 @@
 // fuzz-sources: router/http/errors.c
 // fuzz-sources: router/call/embed_body.c router/call/embed_numbers.c router/call/embed_windows.c
 // fuzz-sources: router/api/hf/*.c router/api/tei/*.c router/api/cohere/rerank.c
-// fuzz-sources: router/call/embed_cosines.c common/first_module.c
+// fuzz-sources: router/call/embed_cosines.c common/model/first_module.c
 // fuzz-sources: common/arena.c common/buf.c common/err.c common/json/json.c common/json/exact.c
-// fuzz-sources: common/visual_form.c
-// fuzz-sources: common/utf8.c common/sentence*.c common/model_file.c common/gguf/*.c
-// fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
+// fuzz-sources: common/model/visual_form.c
+// fuzz-sources: common/utf8.c common/model/sentence*.c common/model/model_file.c common/gguf/*.c
+// fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file/file_map.c
 // fuzz-sources: common/tokenizer/longest.c
 // fuzz-sources: common/tokenizer/scored.c common/tokenizer/folder*.c
 // fuzz-sources: common/tokenizer/sentencepiece.c

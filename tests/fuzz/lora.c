@@ -3,7 +3,7 @@
 // fuzz-sources: model-server/model/checkpoint/torch_zip.c
 // fuzz-sources: model-server/model/checkpoint/torch_pickle.c model-server/model/lora/lora.c
 // fuzz-sources: model-server/model/lora/lora_recur.c model-server/model/lora/lora_place.c
-// fuzz-sources: model-server/model/lora/lora_head.c model-server/model/decoder_spec.c
+// fuzz-sources: model-server/model/lora/lora_head.c model-server/model/spec/decoder_spec.c
 // fuzz-sources: model-server/model/lora/lora_gguf.c model-server/model/checkpoint/gguf_names.c
 // fuzz-sources: model-server/model/checkpoint/gguf_order.c
 // fuzz-sources: model-server/model/checkpoint/gguf_latent.c
@@ -15,11 +15,11 @@
 // fuzz-sources: model-server/model/arch.c model-server/model/arch/*.c model-server/model/config/*.c
 // fuzz-sources: model-server/model/rope.c model-server/model/split.c common/json/json.c
 // fuzz-sources: common/json/reader.c common/arena.c common/json/exact.c common/err.c common/utf8.c
-// fuzz-sources: common/buf.c common/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
+// fuzz-sources: common/buf.c common/model/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
 // fuzz-sources: common/tokenizer/longest.c
-// fuzz-sources: common/tokenizer/vocab.c common/file_map.c common/tokenizer/scored.c
+// fuzz-sources: common/tokenizer/vocab.c common/file/file_map.c common/tokenizer/scored.c
 // fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c
-// fuzz-sources: common/first_module.c common/file_stamp.c
+// fuzz-sources: common/model/first_module.c common/file/file_stamp.c
 #include "model-server/model/lora/lora.h"
 #include "model-server/model/lora/lora_inside.h"
 #include <math.h>

@@ -1,7 +1,7 @@
 // fuzz-sources: router/chat/reply.c router/chat/reply_call.c router/chat/reply_tags.c
 // fuzz-sources: router/chat/reply_python.c router/chat/reply_channels.c router/chat/format.c
 // fuzz-sources: router/chat/reply_quoted.c router/chat/reply_nested.c
-// fuzz-sources: common/thought_marks.c
+// fuzz-sources: common/model/thought_marks.c
 // fuzz-sources: common/buf.c common/json/json.c common/json/reader.c common/arena.c
 // fuzz-sources: common/json/exact.c common/err.c common/utf8.c
 /* Any text in any way of writing calls, in two pieces: no crash, and the same as in one. */

@@ -2,14 +2,14 @@
 // fuzz-sources: common/json/exact.c common/arena.c common/json/reader.c
 // The files of sentence-transformers, one of them of foreign bytes.
 
-// fuzz-sources: common/visual_form.c
-// fuzz-sources: common/sentence*.c common/buf.c common/err.c common/json/json.c common/utf8.c
-// fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
+// fuzz-sources: common/model/visual_form.c
+// fuzz-sources: common/model/sentence*.c common/buf.c common/err.c common/json/json.c common/utf8.c
+// fuzz-sources: common/model/model_file.c common/gguf/*.c common/tokenizer/gguf*.c
 // fuzz-sources: common/tokenizer/longest.c
-// fuzz-sources: common/tokenizer/vocab.c common/file_map.c common/tokenizer/scored.c
+// fuzz-sources: common/tokenizer/vocab.c common/file/file_map.c common/tokenizer/scored.c
 // fuzz-sources: common/tokenizer/folder*.c common/tokenizer/sentencepiece.c
-// fuzz-sources: common/first_module.c
-#include "common/sentence.h"
+// fuzz-sources: common/model/first_module.c
+#include "common/model/sentence.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

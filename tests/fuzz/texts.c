@@ -13,13 +13,13 @@
 // fuzz-sources: router/api/gemini/embed.c router/api/gemini/schema.c
 // fuzz-sources: router/api/tei/*.c router/api/cohere/rerank.c router/api/cohere/route_rerank*.c
 // fuzz-sources: common/arena.c common/buf.c common/err.c common/json/json.c common/json/exact.c
-// fuzz-sources: common/visual_form.c
-// fuzz-sources: common/utf8.c common/sentence*.c common/model_file.c common/gguf/*.c
-// fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file_map.c
+// fuzz-sources: common/model/visual_form.c
+// fuzz-sources: common/utf8.c common/model/sentence*.c common/model/model_file.c common/gguf/*.c
+// fuzz-sources: common/tokenizer/gguf*.c common/tokenizer/vocab.c common/file/file_map.c
 // fuzz-sources: common/tokenizer/longest.c
 // fuzz-sources: common/tokenizer/scored.c common/tokenizer/folder*.c
 // fuzz-sources: common/tokenizer/sentencepiece.c
-// fuzz-sources: common/first_module.c router/call/embed_images.c router/chat/pictures.c
+// fuzz-sources: common/model/first_module.c router/call/embed_images.c router/chat/pictures.c
 // fuzz-sources: common/image/data_url.c
 #include "common/json/json.h"
 #include "router/api/gemini/gemini.h"

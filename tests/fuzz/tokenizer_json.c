@@ -1,10 +1,10 @@
 // A tokenizer.json of foreign bytes: loaded, and if that works used on a text of its own bytes.
 
-// fuzz-sources: common/file_stamp.c
+// fuzz-sources: common/file/file_stamp.c
 // fuzz-sources: common/tokenizer/*.c common/buf.c common/err.c common/json/json.c
 // fuzz-sources: common/json/reader.c common/arena.c common/json/exact.c common/utf8.c
-// fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/vocab.c common/file_map.c
-// fuzz-sources: common/first_module.c
+// fuzz-sources: common/model/model_file.c common/gguf/*.c common/tokenizer/vocab.c
+// common/file/file_map.c fuzz-sources: common/model/first_module.c
 #include "common/tokenizer/tokenizer_impl.h"
 #include <stdlib.h>
 #include <string.h>

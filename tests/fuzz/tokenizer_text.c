@@ -2,11 +2,11 @@
 // byte-level text comes back unchanged where the vocabulary has every byte, a stream emits whole
 // characters only.
 
-// fuzz-sources: common/file_stamp.c
+// fuzz-sources: common/file/file_stamp.c
 // fuzz-sources: common/tokenizer/*.c common/buf.c common/err.c common/json/json.c
 // fuzz-sources: common/json/reader.c common/arena.c common/json/exact.c common/utf8.c
-// fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/vocab.c common/file_map.c
-// fuzz-sources: common/first_module.c
+// fuzz-sources: common/model/model_file.c common/gguf/*.c common/tokenizer/vocab.c
+// common/file/file_map.c fuzz-sources: common/model/first_module.c
 #include "common/tokenizer/tokenizer.h"
 #include "common/utf8.h"
 #include <stdio.h>

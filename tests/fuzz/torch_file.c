@@ -3,7 +3,7 @@
 // fuzz-sources: model-server/model/checkpoint/torch_zip.c
 // fuzz-sources: model-server/model/checkpoint/torch_pickle.c common/json/json.c
 // fuzz-sources: common/json/reader.c common/arena.c common/buf.c common/json/exact.c common/err.c
-// fuzz-sources: common/utf8.c common/file_map.c
+// fuzz-sources: common/utf8.c common/file/file_map.c
 #include "model-server/model/checkpoint/tensor_parse.h"
 #include "tests/fuzz/tensors.h"
 

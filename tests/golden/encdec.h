@@ -2,7 +2,7 @@
  * run one: its encoder, its cross-attention cache, sequences with scattered blocks. */
 #ifndef TESTS_GOLDEN_ENCDEC_H
 #define TESTS_GOLDEN_ENCDEC_H
-#include "model-server/model/text_encoder.h"
+#include "model-server/model/text/text_encoder.h"
 #include "tests/golden/golden.h"
 
 enum { ENCDEC_TEXTS = 4, ENCDEC_MOST = 128 }; /* ids of a text */

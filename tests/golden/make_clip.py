@@ -4,7 +4,7 @@
     python tests/golden/make_clip.py IMAGES [NAME...]       into tests/data/NAME: clip, siglip
 
 IMAGES is the folder of pictures of the reference data. Weights are stored in bfloat16 and computed in fp32 with eager attention; pictures by
-the model's processor over Pillow 12.3. Needs torch, transformers 5, tokenizers and safetensors. integration/test_image_embeddings.py reads it."""
+the model's processor over Pillow 12.3. Needs torch, transformers 5, tokenizers and safetensors. integration/embed/test_image_embeddings.py reads it."""
 
 import json, pathlib, sys
 import torch

@@ -5,7 +5,7 @@
 
 Each folder: config.json, model.safetensors in bfloat16, golden.json with the ids of texts, the greedy answer to each and the
 logits of some steps of it: these weights, eager attention, fp64, CPU. flan_t5 also has a tokenizer. Needs torch and
-transformers 5. tests/golden/test_encdec runs what it finds there, integration/test_encdec.py serves it."""
+transformers 5. tests/golden/test_encdec runs what it finds there, integration/models/test_encdec.py serves it."""
 
 import json, os, sys
 import torch

@@ -5,7 +5,7 @@
 
 `pylate` and `modern` have PyLate's files, `stanford` those of ColBERT's authors, `native` those of sentence-transformers 6, which is what computes
 the expected values (fp32, eager attention). Needs torch, transformers 5, sentence-transformers 6, tokenizers and safetensors.
-integration/test_late_interaction.py reads them."""
+integration/embed/test_late_interaction.py reads them."""
 
 import json, pathlib, sys
 import torch

@@ -5,7 +5,7 @@
 
 Equations and prompt of FlagEmbedding 1.4 (LayerWiseMiniCPMForCausalLM, bge-reranker-v2-minicpm-layerwise): MiniCPM is Llama with factors on the
 embedding and on what layers add; a head of one logit reads the last token of the normed rows behind `n` layers. fp32, eager attention. Needs
-torch, transformers 5, tokenizers and safetensors. integration/test_layerwise.py reads it."""
+torch, transformers 5, tokenizers and safetensors. integration/embed/test_layerwise.py reads it."""
 
 import json, pathlib
 import torch

@@ -5,7 +5,7 @@
 
 Equations and prompt of jina-reranker-v3 (https://arxiv.org/abs/2509.25085): marks behind each document and the query, two matrices with a ReLU
 between them, cosines; of several prompts the mean of the query's vectors, weighted by (1 + best cosine) / 2. fp32, eager attention. Needs torch,
-transformers 5, tokenizers and safetensors. integration/test_listwise.py reads it."""
+transformers 5, tokenizers and safetensors. integration/embed/test_listwise.py reads it."""
 
 import json, pathlib
 import torch

@@ -6,7 +6,7 @@
 IMAGES is the folder of pictures of the reference data. The first three are folders of transformers, computed by its classes and processors;
 the others have the files of colpali-engine: other names, prompts and tensors around the same models. Weights are stored in bfloat16 and
 computed in fp32 with eager attention; pictures over Pillow 12.3. Needs torch, transformers 5, tokenizers and safetensors.
-integration/test_pages.py reads them."""
+integration/embed/test_pages.py reads them."""
 
 import json, pathlib, re, sys
 import torch

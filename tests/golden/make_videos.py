@@ -4,7 +4,7 @@
     python tests/golden/make_videos.py DATA > tests/data/videos.json
 
 DATA is the folder of the reference data. Frames are resized and rounded as images are; see vision_made/video.py.
-integration/test_videos.py sends the same frames to the server. Needs torch, transformers 5 and Pillow 12.3."""
+integration/images/test_videos.py sends the same frames to the server. Needs torch, transformers 5 and Pillow 12.3."""
 
 import json, os, sys
 import torch

@@ -6,7 +6,7 @@
 IMAGES is the folder of pictures of the reference data. Each folder gets config.json, preprocessor_config.json,
 model.safetensors in bfloat16 and golden.json in the form of the reference data: ids, features, last_logits, greedy_ids
 of transformers (eager attention, fp32 arithmetic, CPU). Needs torch and transformers 5; sizes are what keeps the files
-small enough to be committed. tests/golden/test_vision_models runs what it finds there."""
+small enough to be committed. tests/golden/vision/test_vision_models runs what it finds there."""
 
 import hashlib, json, os, sys
 import numpy as np, torch

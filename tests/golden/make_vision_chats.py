@@ -4,7 +4,7 @@ between texts, after them and alone, in several turns, and in results of tools.
 
     python tests/golden/make_vision_chats.py VISION     the folder `vision` of the reference data; into tests/data/vision_chats.json
 
-Needs torch, torchvision and transformers 5. integration/test_vision_chats.py compares them. Calls of tools are left out: these templates do
+Needs torch, torchvision and transformers 5. integration/images/test_vision_chats.py compares them. Calls of tools are left out: these templates do
 not write them."""
 
 import json, os, sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Logits of a vision model's answers to pairs with images, for WANT of integration/test_pair_images.py.
+"""Logits of a vision model's answers to pairs with images, for WANT of integration/embed/test_pair_images.py.
 
     TEST_DATA=... python tests/golden/pair_images.py
 
@@ -10,8 +10,8 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 import torch
 from transformers import AutoImageProcessor, AutoModelForImageTextToText, AutoProcessor
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "integration"))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "integration"), str(ROOT / "integration/embed")]
 from embed_images import opened  # noqa: E402
 from pair_made import TASK, USUAL, items, prompt, reranker  # noqa: E402
 

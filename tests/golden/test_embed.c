@@ -415,7 +415,7 @@ static void a_decoder_with_an_encoder_gives_no_vectors(void **state)
     backend_cpu.close(d);
 }
 
-/* For tests/golden/vary_encoders.py: any folder with a golden.json. */
+/* For tests/golden/vary/vary_encoders.py: any folder with a golden.json. */
 static void a_given_folder_agrees(void **state)
 {
     const char *dir = getenv("GOLDEN_FOLDER");

@@ -1,6 +1,6 @@
 /* memory.c - how much memory may be used: the machine's available memory, or the control group's
  * limit, whichever is smaller. Page cache counts as free in both, because it is reclaimed. */
-#include "common/cgroup.h"
+#include "common/process/cgroup.h"
 #include "model-server/backend/cpu/cpu.h"
 #include <inttypes.h>
 #include <stdio.h>

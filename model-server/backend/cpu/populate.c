@@ -8,7 +8,7 @@
  * mostly while no step runs. Last it joins the small pages into huge ones. A thread that needs a
  * block earlier causes ordinary page faults. */
 #include "common/log/log.h"
-#include "common/pacer.h"
+#include "common/thread/pacer.h"
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/threads.h"
 #include <errno.h>

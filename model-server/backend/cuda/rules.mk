@@ -45,7 +45,7 @@ NCCL_C     := $(CUDA_DIR)/$(if $(NCCL_H),nccl.c,nccl_none.c)
 CUDA_OBJ   := $(CUDA_CU:%.cu=$(B)/obj/%.cu.o) $(CUDA_C:%.c=$(B)/obj/%.pic.o) $(NCCL_C:%.c=$(B)/obj/%.pic.o)
 # What the plugin needs of the rest: it exports one symbol and imports none of the program's. Vectorised files are the programs' own
 # objects; the others are compiled once more.
-CUDA_REST  := common/err.c common/spin.c common/utf8.c model-server/backend/threads.c $(filter-out $(FOREIGN),$(sort $(wildcard model-server/backend/host/*.c)))
+CUDA_REST  := common/err.c common/thread/spin.c common/utf8.c model-server/backend/threads.c $(filter-out $(FOREIGN),$(sort $(wildcard model-server/backend/host/*.c)))
 CUDA_SAME  := $(patsubst %.c,$(B)/obj/%.o,$(filter $(UNROLL_SRC),$(CUDA_REST)))
 CUDA_REST  := $(filter-out $(UNROLL_SRC),$(CUDA_REST))
 CUDA_OBJ   += $(CUDA_SAME) $(CUDA_REST:%.c=$(B)/obj/%.pic.o)
@@ -131,7 +131,7 @@ endif
 # What a machine with a GPU needs besides the repository, in one folder, and packed in at most 64 MiB: programs, the libraries
 # they load (all but glibc's), reference models. Made anywhere, run there by tests/gpu_check and tests/gpu_bench.
 GPU_KIT    := $(B)/gpu-kit
-GPU_TESTS  := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/*/test_cuda_*.c tests/bench/cuda_*.c)))
+GPU_TESTS  := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/*/cuda/test_cuda_*.c tests/bench/cuda_*.c)))
 GPU_TESTS  := $(filter-out %/test_cuda_memory,$(GPU_TESTS)) # counts the memory of the stand-in, which a GPU does not show
 .PHONY: gpu-kit gpu-check gpu-bench
 gpu-kit: $(B)/bin/backend-cuda.so $(B)/bin/model-server $(GPU_TESTS)  ## pack the CUDA checks for another machine: build/gpu-kit
@@ -139,7 +139,7 @@ gpu-kit: $(B)/bin/backend-cuda.so $(B)/bin/model-server $(GPU_TESTS)  ## pack th
 	@for f in $^; do strip -o $(GPU_KIT)/$$(basename $$f) $$f || exit 1; done
 	@ldd $^ | awk '$$3 ~ /^\// && $$3 !~ /\/(ld-linux|lib(c|m|dl|rt|pthread)\.so)/ {print $$3}' | sort -u | \
 	  xargs -I{} cp -L {} $(GPU_KIT)/lib/
-	@for d in $$(sed -n 's|.*"\(arch/[a-z0-9_]*\)".*|\1|p; s|.*"\(quant/[a-z0-9_]*\)".*|\1|p; s|.*"\(models/stories[^"]*\)".*|\1|p' tests/golden/test_cuda_models.c | sort -u); do \
+	@for d in $$(sed -n 's|.*"\(arch/[a-z0-9_]*\)".*|\1|p; s|.*"\(quant/[a-z0-9_]*\)".*|\1|p; s|.*"\(models/stories[^"]*\)".*|\1|p' tests/golden/cuda/test_cuda_models.c | sort -u); do \
 	  [ ! -d $(TEST_DATA)/$$d ] || { mkdir -p $(GPU_KIT)/data/$$d && cp -L $(TEST_DATA)/$$d/*.json $(TEST_DATA)/$$d/*.safetensors $(GPU_KIT)/data/$$d/; }; done
 	@[ ! -d $(TEST_DATA)/vision ] || cp -rL $(TEST_DATA)/vision $(GPU_KIT)/data/
 	@tar -C $(B) -c $(notdir $(GPU_KIT)) | xz -T0 -3 > $(GPU_KIT).tar.xz

@@ -1,6 +1,6 @@
 /* Idefics 2 (arXiv 2405.02246): SigLIP for pictures of any shape, a gated MLP, and a perceiver
  * resampler. */
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "model-server/encoder/family.h"
 #include <string.h>
 

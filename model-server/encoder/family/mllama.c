@@ -1,6 +1,6 @@
 /* The tower of Llama 3.2 Vision: two stacks of ViT blocks over all tiles of a picture, the second
  * gated, and a projection of five layers of the first beside the last (arXiv 2407.21783). */
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "model-server/encoder/family.h"
 #include <string.h>
 

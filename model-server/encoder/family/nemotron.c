@@ -2,7 +2,7 @@
  * class tokens and registers before the patches, and positions that are cut out of a square. Names
  * and keys of the repositories, and those of transformers. */
 #include "common/json/json.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "model-server/encoder/family.h"
 #include <string.h>
 

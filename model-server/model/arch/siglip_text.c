@@ -1,6 +1,6 @@
 /* The text model of SigLIP (arXiv 2303.15343) and SigLIP 2 (2502.14786): CLIP's with bidirectional
  * attention and a projection of the last token; texts are padded to all positions
- * (common/sentence.h). The image model: encoder/family/siglip_head.c. */
+ * (common/model/sentence.h). The image model: encoder/family/siglip_head.c. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -1,8 +1,8 @@
 #include "model-server/model/checkpoint/checkpoint.h"
-#include "common/first_module.h"
 #include "common/hub/index.h"
 #include "common/hub/names.h"
 #include "common/json/json.h"
+#include "common/model/first_module.h"
 #include "model-server/model/arch.h"
 #include <limits.h>
 #include <stdbool.h>

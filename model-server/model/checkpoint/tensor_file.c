@@ -1,5 +1,5 @@
 #include "model-server/model/checkpoint/tensor_file.h"
-#include "common/file_map.h"
+#include "common/file/file_map.h"
 #include "model-server/model/checkpoint/tensor_parse.h"
 #include <stdio.h>
 #include <stdlib.h>

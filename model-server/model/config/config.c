@@ -1,7 +1,7 @@
 #include "model-server/model/config/config.h"
 #include "common/gguf/set.h"
 #include "common/json/json.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "model-server/backend/act.h"
 #include <limits.h>
 #include <math.h>

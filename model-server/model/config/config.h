@@ -6,7 +6,7 @@
 #ifndef MODEL_SERVER_MODEL_CONFIG_CONFIG_H
 #define MODEL_SERVER_MODEL_CONFIG_CONFIG_H
 #include "common/err.h"
-#include "model-server/model/decoder_spec.h"
+#include "model-server/model/spec/decoder_spec.h"
 #include <cjson/cJSON.h>
 
 /* A family's own word for a key that most families share (transformers: attribute_map). Readers ask
@@ -109,7 +109,8 @@ void config_added(struct config *c, struct decoder_spec *s);
  * types, norms of sums, layer_norm_eps. */
 void config_encoder(struct config *c, struct decoder_spec *s, uint32_t offset);
 /* The head of an encoder that was trained on masked tokens: a layer with `act` and a norm, then the
- * embeddings with a bias. Loaded only where a vector is made of its logits (common/sentence.h). */
+ * embeddings with a bias. Loaded only where a vector is made of its logits
+ * (common/model/sentence.h). */
 void config_masked_head(struct config *c, struct decoder_spec *s, enum act act);
 /* Common to these and similar encoders, whatever their keys: layer norms of sums, one after the
  * embedding, none at the end; no head, bidirectional attention. */

@@ -17,7 +17,7 @@
  * the inputs of layers 2, n / 2 and n - 3. */
 #include "common/json/json.h"
 #include "model-server/model/decoder_impl.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * `<head>.<block>.linear.{weight,bias}` and `<head>.<blocks>.weight`, optionally with the prefix
  * "medusa_head.". */
 #include "model-server/model/decoder_impl.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * separately (`mtp.*`). With several such layers only the first is used, which also drafts every
  * further token from its own last row. */
 #include "model-server/model/decoder_impl.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

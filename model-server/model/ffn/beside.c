@@ -2,7 +2,7 @@
  * the residual stream through a third norm (Gemma 4). Norms need complete sums, so both are
  * summed over ranks here. */
 #include "model-server/model/decoder.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  * 2002.05202). */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/decoder.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <math.h>
 #include <stdlib.h>
 

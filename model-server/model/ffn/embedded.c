@@ -3,7 +3,7 @@
  * through a gate; EmbeddingGemma 2 has no table. Every rank computes all of it, because it is
  * narrow. */
 #include "model-server/model/decoder.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <math.h>
 #include <stdlib.h>
 

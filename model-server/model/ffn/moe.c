@@ -2,7 +2,7 @@
  * 1701.06538, 2401.04088). */
 #include "model-server/model/decoder.h"
 #include "model-server/model/ffn/router.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <stdlib.h>
 
 struct experts {

@@ -4,7 +4,7 @@
 #ifndef MODEL_SERVER_MODEL_FFN_ROUTER_H
 #define MODEL_SERVER_MODEL_FFN_ROUTER_H
 #include "model-server/model/decoder.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 
 struct router;
 /* NULL after an error, which the loader records. */

@@ -2,7 +2,7 @@
  * added to that of the next layer (LongCat-Flash, arXiv 2509.01322: the experts run beside the next
  * layer's attention). Both results are this rank's shares, so one sum over ranks covers them. */
 #include "model-server/model/decoder.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <stdlib.h>
 
 struct shortcut {

@@ -7,7 +7,7 @@
  * its share before the sum over ranks. */
 #ifndef MODEL_SERVER_MODEL_LORA_LORA_H
 #define MODEL_SERVER_MODEL_LORA_LORA_H
-#include "common/file_stamp.h"
+#include "common/file/file_stamp.h"
 #include "model-server/model/arch.h"
 #include "model-server/model/checkpoint/tensor_file.h"
 #include "model-server/model/lora/lora_head.h"

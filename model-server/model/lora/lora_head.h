@@ -1,6 +1,6 @@
 /* lora_head.h - an adapter's update of the matrix behind the last layer, whose rows are a model's
- * results: that of retrievers of page images (common/visual_form.h). The host multiplies it, as it
- * does the matrix itself (text_head.h), in fp32. */
+ * results: that of retrievers of page images (common/model/visual_form.h). The host multiplies it,
+ * as it does the matrix itself (text_head.h), in fp32. */
 #ifndef MODEL_SERVER_MODEL_LORA_LORA_HEAD_H
 #define MODEL_SERVER_MODEL_LORA_LORA_HEAD_H
 #include "model-server/model/checkpoint/tensor_file.h"

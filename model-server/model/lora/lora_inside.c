@@ -1,6 +1,6 @@
 #include "model-server/model/lora/lora_inside.h"
 #include "common/json/json.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/model/checkpoint/checkpoint.h"
 #include "model-server/model/checkpoint/tensor_parse.h"

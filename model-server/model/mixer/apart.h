@@ -4,7 +4,7 @@
  * are computed once, while a layer is loaded. */
 #ifndef MODEL_SERVER_MODEL_MIXER_APART_H
 #define MODEL_SERVER_MODEL_MIXER_APART_H
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 
 struct apart {
     struct weight **of; /* [3 * heads] by head of a row of q, k and v: [buckets, head_dim]; those of

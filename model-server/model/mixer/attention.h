@@ -2,7 +2,7 @@
  * and what other mixers take of it. */
 #ifndef MODEL_SERVER_MODEL_MIXER_ATTENTION_H
 #define MODEL_SERVER_MODEL_MIXER_ATTENTION_H
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include "model-server/model/mixer/apart.h"
 #include "model-server/model/mixer/blocks.h"
 

@@ -4,7 +4,7 @@
  * queries together select for all heads (Qwen4-Exp). */
 #ifndef MODEL_SERVER_MODEL_MIXER_BLOCKS_H
 #define MODEL_SERVER_MODEL_MIXER_BLOCKS_H
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 
 struct block_index {
     struct weight *q, *k; /* [queries on this rank * dim], [dim] of hidden */

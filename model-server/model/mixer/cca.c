@@ -10,7 +10,7 @@
  */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/decoder.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include "model-server/model/mixer/recurrent.h"
 #include <float.h>
 #include <stdlib.h>

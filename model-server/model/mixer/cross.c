@@ -1,8 +1,8 @@
 /* cross.c - cross-attention to rows of images (Llama 3.2 Vision, arXiv 2407.21783) or of an encoder
  * of texts (arXiv 1706.03762): q is computed from tokens, k and v from those rows, without
- * rotation. store() reads rows, forward() reads tokens: see decoder_cross.c. */
+ * rotation. store() reads rows, forward() reads tokens: see decoder/cross.c. */
 #include "model-server/model/decoder_impl.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <stdlib.h>
 
 struct cross {

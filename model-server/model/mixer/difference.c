@@ -9,7 +9,7 @@
  * of the values each. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/decoder.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include "model-server/model/mixer/recurrent.h"
 #include <math.h>
 #include <stdlib.h>

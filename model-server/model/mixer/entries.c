@@ -7,7 +7,7 @@
  * tokens of the entry before, and a token attends to the best entries. Heads are split over ranks,
  * which all make the keys, the entries and the selections. */
 #include "model-server/model/decoder.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <assert.h>
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
  * sines makes the first half of each token's transform, and the backend transforms these over the
  * tokens. A text is not filled up, so others in a batch have no influence. */
 #include "model-server/model/decoder_impl.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include <math.h>
 #include <stdlib.h>
 

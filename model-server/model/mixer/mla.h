@@ -2,7 +2,7 @@
 #ifndef MODEL_SERVER_MODEL_MIXER_MLA_H
 #define MODEL_SERVER_MODEL_MIXER_MLA_H
 #include "model-server/model/decoder.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 
 /* Two numbers of each head, of q_growth.by_head; NULL: none. */
 struct head_growth {

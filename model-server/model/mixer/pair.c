@@ -1,7 +1,7 @@
 /* pair.c - attention and Mamba-2 in parallel, on the same input; the sum of their results, each
  * with its own factor (Falcon-H1, arXiv 2507.22448). */
 #include "model-server/model/decoder.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include "model-server/model/mixer/attention.h"
 #include <stdlib.h>
 

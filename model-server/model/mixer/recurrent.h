@@ -3,7 +3,7 @@
 #ifndef MODEL_SERVER_MODEL_MIXER_RECURRENT_H
 #define MODEL_SERVER_MODEL_MIXER_RECURRENT_H
 #include "model-server/model/decoder.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include "model-server/model/short_conv.h"
 
 /* This rank's elements of a token's keys, and of its values. */

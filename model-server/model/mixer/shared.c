@@ -4,7 +4,7 @@
  * share. Low-rank updates of q, k, v, gate and up, and all else, are a layer's own. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/decoder.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 #include "model-server/model/mixer/attention.h"
 #include "model-server/model/mixer/recurrent.h"
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef MODEL_SERVER_MODEL_MIXER_SHIFT_H
 #define MODEL_SERVER_MODEL_MIXER_SHIFT_H
 #include "model-server/model/decoder.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 
 struct token_shift {
     struct conv conv;

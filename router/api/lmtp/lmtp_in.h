@@ -2,7 +2,7 @@
 #ifndef ROUTER_API_LMTP_LMTP_IN_H
 #define ROUTER_API_LMTP_LMTP_IN_H
 #include "common/arena.h"
-#include "common/mailbox.h"
+#include "common/thread/mailbox.h"
 #include "router/api/lmtp/buffers.h"
 #include "router/api/lmtp/items.h"
 #include "router/api/lmtp/lines.h"

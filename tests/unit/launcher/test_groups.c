@@ -1,5 +1,5 @@
 /* Groups of shards with processes in their place: this program plays all of them. */
-#include "common/process.h"
+#include "common/process/process.h"
 #include "launcher/groups.h"
 #include "tests/unit/test.h"
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* What a shard says about its options. */
-#include "common/sentence.h"
+#include "common/model/sentence.h"
 #include "model-server/backend/format.h"
 #include "model-server/options_words.h"
 #include "tests/unit/test.h"

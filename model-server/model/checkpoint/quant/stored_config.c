@@ -1,6 +1,6 @@
 /* The quantisation of a checkpoint: the file that describes it, and whether --quantize agrees. */
 #include "common/json/json.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "model-server/model/checkpoint/quant/stored_method.h"
 #include <limits.h>
 #include <stdio.h>

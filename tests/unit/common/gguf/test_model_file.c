@@ -2,7 +2,7 @@
 #include "common/buf.h"
 #include "common/gguf/vocab.h"
 #include "common/json/json.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "tests/gguf_write.h"
 #include "tests/unit/test.h"
 #include <unistd.h>

@@ -2,8 +2,8 @@
  * the tokenizers that only encoders have. */
 #include "common/gguf/vocab.h"
 #include "common/json/json.h"
-#include "common/model_file.h"
-#include "common/sentence.h"
+#include "common/model/model_file.h"
+#include "common/model/sentence.h"
 #include "common/tokenizer/frame.h"
 #include "tests/gguf_write.h"
 #include "tests/unit/common/tokenizer/expect_ids.h"

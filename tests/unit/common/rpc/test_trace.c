@@ -1,5 +1,5 @@
 /* Trace contexts as the specification reads them, and a queue that never blocks. What arrives at a
- * collector is checked with another reader of the protocol (integration/test_traces.py). */
+ * collector is checked with another reader of the protocol (integration/network/test_traces.py). */
 #include "common/clock.h"
 #include "common/rpc/trace.h"
 #include "tests/unit/test.h"

@@ -2,7 +2,7 @@
  * the name that stands for a chat template. */
 #include "common/gguf/vocab.h"
 #include "common/json/json.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "common/template/template.h"
 #include "common/tokenizer/tokenizer.h"
 #include "tests/gguf_write.h"

@@ -1,7 +1,7 @@
 /* test_comm_tcp.c - the same collectives over TCP, between processes of this machine: exact and
  * equal sums. A rank that ends, leaves, is late, is absent or does not belong is named to all. */
 #include "common/clock.h"
-#include "common/cluster.h"
+#include "common/net/cluster.h"
 #include "model-server/comm/comm_tcp_handshake.h"
 #include "tests/certs.h"
 #include "tests/unit/model-server/comm/ranks.h"

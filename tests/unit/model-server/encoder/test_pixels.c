@@ -1,5 +1,5 @@
 /* Crops, padding, layouts and threads of pixels_make(), on plans made by hand. What the numbers
- * themselves are is tested in tests/check/test_resample.c and tests/golden/test_vision.c. */
+ * themselves are is tested in tests/check/test_resample.c and tests/golden/vision/test_vision.c. */
 #include "model-server/encoder/pixels.h"
 #include "model-server/encoder/resample.h"
 #include "model-server/encoder/resample_kernels.h"

@@ -1,5 +1,5 @@
 /* Projectors of llama.cpp (mmproj) as towers: their settings, and tensors that its converters
- * change. integration/test_mmproj.py serves whole models. */
+ * change. integration/images/test_mmproj.py serves whole models. */
 #include "model-server/encoder/encoder_spec.h"
 #include "model-server/model/checkpoint/checkpoint.h"
 #include "tests/gguf_write.h"

@@ -2,7 +2,7 @@
  * called. */
 #ifndef TEST_ENGINE_RIG_PICTURES_H
 #define TEST_ENGINE_RIG_PICTURES_H
-#include "model-server/engine/pictures.h"
+#include "model-server/engine/media/pictures.h"
 #include <stdlib.h>
 
 #ifndef UNUSED

@@ -1,6 +1,6 @@
 /* Changes of adapters at replicas that refuse some of them. The replicas' schedulers are scripted:
  * -Wl,--wrap replaces infer_change() and infer_adapters(). */
-#include "common/cond.h"
+#include "common/thread/cond.h"
 #include "router/fleet/impl.h"
 #include "tests/unit/test.h"
 #include <stdatomic.h>

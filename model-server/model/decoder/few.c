@@ -1,0 +1,61 @@
+/* few.c - a last layer whose feed-forward runs on the rows of output alone: the logits of a
+ * prompt's last token, and pooling of one row, need no other one behind the last mixer. Rows of a
+ * feed-forward do not depend on each other, so the bits are the same. */
+#include "model-server/model/decoder_impl.h"
+#include "model-server/model/pass.h"
+#include "model-server/model/residual.h"
+
+/* Row i of this feed-forward is computed from row i of its input and of the stream. */
+static bool by_rows(const struct decoder_spec *m, const struct layer_spec *s,
+                    const struct sublayer *y)
+{
+    return y->ops && y->ops != &ffn_shifted && !s->by_id && !m->moe.early_router &&
+           !m->moe.shortcut && !m->moe.router_width;
+}
+
+bool decoder_ends_few(const struct decoder *d, const struct ragged *b)
+{
+    const struct decoder_spec *m = &d->spec;
+    const uint32_t i = d->stage.first + d->stage.n - 1;
+    const struct layer *y = &d->layers[i];
+    const struct residual_ops *x = residual_of(m);
+    return 2 * (uint64_t)b->n_out <= b->n_tokens && !d->stages &&
+           (x == &residual_plain || x == &residual_sums) && y->mixer.ops &&
+           by_rows(m, &m->layers[i], &y->ffn) && !y->tail.ops && !decoder_is_cross(d, i) &&
+           !d->front.after && !d->first_conv && !m->result_convs && !m->two_stacks && !m->n_added &&
+           !spec_reads_embedding(m);
+}
+
+static void swap_rows(float **a, float **b)
+{
+    float *was = *a;
+    *a = *b;
+    *b = was;
+}
+
+/* Either direction: out has the place of the stream, and r that of its norm. */
+static void change_places(struct scratch *s)
+{
+    swap_rows(&s->x, &s->out);
+    swap_rows(&s->n, &s->r);
+}
+
+int decoder_layer_few(struct decoder *d, uint32_t i, const struct ragged *b, struct err *e)
+{
+    const struct decoder_part all = {0, b->n_tokens, b->n_tokens};
+    struct scratch *s = &d->scratch;
+    if (decoder_layer_store(d, i, &all, e) || decoder_layer_sub(d, i, SUB_MIXER, &all, e))
+        return -1;
+    if (!b->n_out) /* a chunk of a prompt: its keys and values are all that is needed */
+        return 0;
+    const struct ragged last = pass_rows(b, s->last, s->last_spans);
+    const struct decoder_part few = {0, last.n_tokens, last.n_tokens};
+    d->ops->gather_out(d->dev, s->out, s->x, d->spec.hidden);
+    d->ops->gather_out(d->dev, s->r, s->n, d->spec.hidden); /* of some kinds it is not read */
+    if (decoder_next_step(d, &last, e))
+        return -1;
+    change_places(s);
+    int rc = decoder_layer_sub(d, i, SUB_FFN, &few, e);
+    change_places(s);
+    return rc || decoder_next_step(d, b, e) ? -1 : 0;
+}
