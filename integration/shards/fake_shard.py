@@ -24,13 +24,17 @@ keys of the script are optional:
 
 import argparse
 import json
+import pathlib
 import re
+import sys
 import threading
 import time
 from concurrent import futures
 
 import grpc
-from shard import stubs
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from shard import stubs  # noqa: E402
 
 SERVICE = "generate.v3.TextGenerationService"
 DEFAULTS = {
