@@ -132,7 +132,7 @@ static const char *from_env(const struct flag *f, char name[64], char *const *en
     return NULL;
 }
 
-static const struct flag *named(const struct flag_program *p, const char *name, size_t n)
+const struct flag *flag_named(const struct flag_program *p, const char *name, size_t n)
 {
     const struct flag *f = p->flags;
     while (f->name && (strlen(f->name) != n || memcmp(f->name, name, n)))
@@ -209,7 +209,7 @@ static int next_foreign(const struct flag_program *p, const char *w, size_t n, s
         return unexpected(p, w, n, e);
     a->foreign = row;
     if (row->here)
-        a->f = named(p, row->here, strlen(row->here));
+        a->f = flag_named(p, row->here, strlen(row->here));
     if (row->kind != FOREIGN_SETS && row->kind != FOREIGN_NONE)
         return 0;
     a->value = row->value;
@@ -251,7 +251,7 @@ static int next_arg(const struct flag_program *p, int argc, char **argv, int *i,
     if (w[0] != '-' || !w[1])
         return 0;
     if (longform)
-        a->f = named(p, w + 2, n);
+        a->f = flag_named(p, w + 2, n);
     else if (!w[2] || !foreign_row(p, w)) /* -pp is no value of -p */
         a->f = lettered(p, w[1]);
     const int done = a->f ? 0 : next_foreign(p, w, n, a, e);
@@ -293,7 +293,7 @@ static const struct flag *lone_word(const struct flag_program *p, const char *w,
     for (const struct flag_command *c = p->commands; row && c && c->name; c++)
         if (nearest_is(w, strlen(w), c->name, &best))
             return NULL; /* a misspelt command */
-    return row && row->kind == FOREIGN_SAME ? named(p, row->here, strlen(row->here)) : NULL;
+    return row && row->kind == FOREIGN_SAME ? flag_named(p, row->here, strlen(row->here)) : NULL;
 }
 
 bool flags_given(const struct flag_program *p, const char *name, int argc, char **argv,

@@ -87,6 +87,8 @@ struct flag_program {
  * alone. */
 int flags_parse(const struct flag_program *p, void *cfg, int argc, char **argv, char *const *envp,
                 struct err *e);
+/* The row of the option whose name is name[0 .. n), without dashes; NULL: none. */
+const struct flag *flag_named(const struct flag_program *p, const char *name, size_t n);
 /* True if the option was given on the command line or in the environment. */
 bool flags_given(const struct flag_program *p, const char *name, int argc, char **argv,
                  char *const *envp);

@@ -153,10 +153,7 @@ static void log_variable(const char *name, size_t n)
     for (size_t i = skip; i < n; i++)
         option[to++] = name[i] == '_' ? '-' : (char)tolower((unsigned char)name[i]);
     option[to] = 0;
-    const struct flag *own = launcher_flags.flags;
-    while (own->name && strcmp(own->name, option + 2) != 0)
-        own++;
-    if (own->name)
+    if (flag_named(&launcher_flags, option + 2, to - 2))
         snprintf(text, sizeof(text), "use %.*s", (int)(n - skip), name + skip);
     else
         flag_foreign_advice(&launcher_flags, option, text);

@@ -8,10 +8,7 @@ static void configure(struct config *c, struct decoder_spec *s)
         &(struct config_defaults){.max_positions = 32768, .norm_eps = 1e-6, .rope_theta = 10000});
     s->act = config_act(c, "hidden_act", "silu");
     s->bias.qkv = config_bool_or(c, "qkv_bias", true);
-    config_moe(c, s, 60, 4);
-    s->moe.ffn = config_dim(c, "moe_intermediate_size");
-    s->moe.shared_ffn = config_dim(c, "shared_expert_intermediate_size");
-    s->moe.shared_gate = true;
+    config_qwen_experts(c, s, 60, 4);
     s->moe.renormalise = config_bool_or(c, "norm_topk_prob", false);
     config_windows(c, s, 4096, config_upper_layers);
     config_sparse_layers(c, s);

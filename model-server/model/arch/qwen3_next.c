@@ -9,11 +9,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     const bool next = strcmp(json_str(c->root, "model_type", ""), "qwen3_next") == 0;
     config_qwen_delta(c, s, 5632);
     s->recur.grouped = next;
-    config_moe(c, s, next ? 512 : 256, next ? 10 : 8);
-    s->moe.ffn = config_dim(c, "moe_intermediate_size");
+    config_qwen_experts(c, s, next ? 512 : 256, next ? 10 : 8);
     s->moe.renormalise = !next || config_bool_or(c, "norm_topk_prob", true);
-    s->moe.shared_ffn = config_dim(c, "shared_expert_intermediate_size");
-    s->moe.shared_gate = true;
     config_sparse_layers(c, s);
 }
 

@@ -89,16 +89,6 @@ static void ngrams(struct config *c, struct decoder_spec *s)
         config_fail(c, "`ngram_vocab_size_base`: %u tables are too large", tables);
 }
 
-static void experts(struct config *c, struct decoder_spec *s)
-{
-    config_moe(c, s, 512, 10);
-    s->moe.ffn = config_dim(c, "moe_intermediate_size");
-    s->moe.renormalise = config_bool_or(c, "norm_topk_prob", true);
-    s->moe.shared_ffn = config_dim(c, "shared_expert_intermediate_size");
-    s->moe.shared_gate = true;
-    config_moe_layers(s);
-}
-
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_qwen_delta(c, s, 5632);
@@ -109,7 +99,9 @@ static void configure(struct config *c, struct decoder_spec *s)
     streams(c, s);
     indexer(c, s);
     ngrams(c, s);
-    experts(c, s);
+    config_qwen_experts(c, s, 512, 10);
+    s->moe.renormalise = config_bool_or(c, "norm_topk_prob", true);
+    config_moe_layers(s);
 }
 
 #define LAYER      "model.layers.*."

@@ -277,6 +277,9 @@ void config_deepseek_moe(struct config *c, struct decoder_spec *s);
 void config_deepseek_v2_moe(struct config *c, struct decoder_spec *s);
 /* Granite's: experts on every layer, as wide as intermediate_size, and shared_intermediate_size. */
 void config_granite_experts(struct config *c, struct decoder_spec *s);
+/* Qwen's: config_moe(), moe_intermediate_size, and a gated shared expert of
+ * shared_expert_intermediate_size. */
+void config_qwen_experts(struct config *c, struct decoder_spec *s, uint32_t n, uint32_t top_k);
 /* An error if s->moe selects more experts than exist. */
 void config_check_moe(struct config *c, const struct decoder_spec *s);
 /* Sets num_local_experts or num_experts (a family may use either key), and

@@ -313,6 +313,14 @@ void config_granite_experts(struct config *c, struct decoder_spec *s)
     config_moe_layers(s);
 }
 
+void config_qwen_experts(struct config *c, struct decoder_spec *s, uint32_t n, uint32_t top_k)
+{
+    config_moe(c, s, n, top_k);
+    s->moe.ffn = config_dim(c, "moe_intermediate_size");
+    s->moe.shared_ffn = config_dim(c, "shared_expert_intermediate_size");
+    s->moe.shared_gate = true;
+}
+
 void config_turns(struct config *c, struct decoder_spec *s, const char *key, uint32_t def,
                   bool norms)
 {

@@ -76,8 +76,7 @@ static void *load(struct loader *l, uint32_t at)
     y->rate = load_rates(l, at);
     y->norm = loader_plain_vector(l, W_MIX_NORM, layer, all, v);
     out_projection_load(l, &y->out, layer, all, v);
-    const struct recur size = {.heads = heads.n, .key_dim = r->key_dim, .value_dim = r->value_dim};
-    y->state = layer_take_state(l->d, l->d->ops->recur_floats(&size));
+    y->state = recur_take_state(l->d);
     return y;
 }
 

@@ -106,8 +106,7 @@ static void *load(struct loader *l, uint32_t at)
     y->conv.conv.silu = true;
     load_vectors(l, y, layer);
     out_projection_load(l, &y->out, layer, v, scaled(heads, r->value_dim, 0));
-    const struct recur size = {.heads = heads.n, .key_dim = r->key_dim, .value_dim = r->value_dim};
-    y->state = layer_take_state(l->d, l->d->ops->recur_floats(&size));
+    y->state = recur_take_state(l->d);
     return y;
 }
 

@@ -1,6 +1,14 @@
 #include "model-server/model/mixer/recurrent.h"
 #include <stdlib.h>
 
+uint64_t recur_take_state(struct decoder *d)
+{
+    const struct recur_spec *r = &d->spec.recur;
+    const struct recur size = {
+        .heads = d->split.mix_heads.n, .key_dim = r->key_dim, .value_dim = r->value_dim};
+    return layer_take_state(d, d->ops->recur_floats(&size));
+}
+
 bool rows_add(struct loader *l, struct rows *r, uint32_t source, struct mat_part whole,
               struct slice s)
 {

@@ -16,6 +16,9 @@ static inline uint32_t recur_values(const struct decoder *d)
     return d->split.mix_heads.n * d->spec.recur.value_dim;
 }
 
+/* Reserves the state of this rank's heads, key_dim x value_dim numbers each: layer_take_state(). */
+uint64_t recur_take_state(struct decoder *d);
+
 /* Rows of matrices, collected until they are packed; adjacent rows become one part. */
 struct rows {
     struct mat_part *v;

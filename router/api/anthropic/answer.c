@@ -96,19 +96,14 @@ static void block_delta(struct buf *out, const struct reply_event *ev)
     buf_str(out, "}}\n\n");
 }
 
-static void send_events(struct call *c, bool ended)
+static void send_event(struct call *c, const struct reply_event *ev)
 {
-    struct openai *o = c->state;
-    const struct reply *r = chat_parts_reply(o, &c->gen[0]);
-    struct reply_event ev;
-    while (reply_next(r, chat_parts_cursor(o, &c->gen[0]), ended, &ev))
-        if (ev.what == REPLY_OPENED)
-            block_start(&c->out, ev.index, ev.kind, ev.call);
-        else if (ev.what == REPLY_GREW)
-            block_delta(&c->out, &ev);
-        else
-            block_stop(&c->out, ev.index);
-    c->out.oom |= r->oom;
+    if (ev->what == REPLY_OPENED)
+        block_start(&c->out, ev->index, ev->kind, ev->call);
+    else if (ev->what == REPLY_GREW)
+        block_delta(&c->out, ev);
+    else
+        block_stop(&c->out, ev->index);
 }
 
 static void stream_token(struct call *c, struct generation *g, const struct gen_event *ev)
@@ -116,14 +111,14 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
     if (g->answer.n_tokens == 1)
         begin(c, g);
     chat_parts_take(c->state, g, ev);
-    send_events(c, false);
+    chat_parts_each(c, false, send_event);
 }
 
 static void stream_finish(struct call *c)
 {
     const struct generation *g = &c->gen[0];
     struct buf *out = &c->out;
-    send_events(c, true);
+    chat_parts_each(c, true, send_event);
     if (!chat_parts_reply(c->state, g)->n_pieces) { /* empty answer: one empty block */
         block_start(out, 0, REPLY_CONTENT, NULL);
         block_stop(out, 0);

@@ -135,17 +135,13 @@ static void content_event(struct buf *out, struct openai *o, uint32_t index,
     buf_str(out, "}\n\n");
 }
 
-static void send_events(struct call *c, bool ended)
+static void send_event(struct call *c, const struct reply_event *ev)
 {
-    struct openai *o = c->state;
-    const struct reply *r = chat_parts_reply(o, &c->gen[0]);
-    struct reply_event ev;
-    while (reply_next(r, chat_parts_cursor(o, &c->gen[0]), ended, &ev))
-        if (ev.kind == REPLY_CALL)
-            call_event(&c->out, r, &ev);
-        else
-            content_event(&c->out, o, content_index(r, ev.index), &ev);
-    c->out.oom |= r->oom;
+    const struct reply *r = chat_parts_reply(c->state, &c->gen[0]);
+    if (ev->kind == REPLY_CALL)
+        call_event(&c->out, r, ev);
+    else
+        content_event(&c->out, c->state, content_index(r, ev->index), ev);
 }
 
 static void begin(struct buf *out, const struct openai *o)
@@ -165,14 +161,14 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
     if (o->logprobs)
         take_logprob(o, &ev->token);
     chat_parts_take(o, g, ev);
-    send_events(c, false);
+    chat_parts_each(c, false, send_event);
 }
 
 static void stream_finish(struct call *c)
 {
     const struct generation *g = &c->gen[0];
     struct buf *out = &c->out;
-    send_events(c, true);
+    chat_parts_each(c, true, send_event);
     event(out, "message-end");
     buf_fmt(out, ",\"delta\":{\"finish_reason\":\"%s\",", finish_reason(c->state, g));
     usage(out, g);

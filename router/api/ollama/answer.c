@@ -94,8 +94,11 @@ void ollama_loaded(struct call *c, const struct ollama *o)
 
 /* ---------------------------------------------------------------- lines */
 
-static void line(struct call *c, const struct reply_event *ev)
+/* Texts as they grow, calls once they are whole. */
+static void send_line(struct call *c, const struct reply_event *ev)
 {
+    if (ev->what != (ev->kind == REPLY_CALL ? REPLY_CLOSED : REPLY_GREW))
+        return;
     struct ollama *o = ((struct openai *)c->state)->ollama;
     struct buf *out = &c->out;
     const bool content = ev->kind == REPLY_CONTENT;
@@ -113,28 +116,16 @@ static void line(struct call *c, const struct reply_event *ev)
     buf_str(out, ",\"done\":false}\n");
 }
 
-/* Texts as they grow, calls once they are whole. */
-static void send_lines(struct call *c, bool ended)
-{
-    struct openai *o = c->state;
-    const struct reply *r = chat_parts_reply(o, &c->gen[0]);
-    struct reply_event ev;
-    while (reply_next(r, chat_parts_cursor(o, &c->gen[0]), ended, &ev))
-        if (ev.what == (ev.kind == REPLY_CALL ? REPLY_CLOSED : REPLY_GREW))
-            line(c, &ev);
-    c->out.oom |= r->oom;
-}
-
 static void stream_token(struct call *c, struct generation *g, const struct gen_event *ev)
 {
     take(c->state, g, ev);
-    send_lines(c, false);
+    chat_parts_each(c, false, send_line);
 }
 
 static void stream_finish(struct call *c)
 {
     struct ollama *o = ((struct openai *)c->state)->ollama;
-    send_lines(c, true);
+    chat_parts_each(c, true, send_line);
     head(&c->out, c, o);
     said(&c->out, o->chat, "", 0);
     buf_str(&c->out, o->chat ? "}" : "");

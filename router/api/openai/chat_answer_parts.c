@@ -109,6 +109,16 @@ struct reply_cursor *chat_parts_cursor(struct openai *o, const struct generation
     return &o->parts[g->index].cursor;
 }
 
+void chat_parts_each(struct call *c, bool ended,
+                     void (*each)(struct call *c, const struct reply_event *ev))
+{
+    const struct reply *r = chat_parts_reply(c->state, &c->gen[0]);
+    struct reply_event ev;
+    while (reply_next(r, chat_parts_cursor(c->state, &c->gen[0]), ended, &ev))
+        each(c, &ev);
+    c->out.oom |= r->oom;
+}
+
 void chat_call_object(const struct reply_call *call, struct buf *out)
 {
     struct err ignored;

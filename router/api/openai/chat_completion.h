@@ -72,6 +72,9 @@ const char *chat_parts_finish(const struct openai *o, const struct generation *g
 /* For formats that send the pieces in order. */
 const struct reply *chat_parts_reply(const struct openai *o, const struct generation *g);
 struct reply_cursor *chat_parts_cursor(struct openai *o, const struct generation *g);
+/* Calls `each` for every event of the only answer since the last call; `ended` as reply_next(). */
+void chat_parts_each(struct call *c, bool ended,
+                     void (*each)(struct call *c, const struct reply_event *ev));
 /* Appends the arguments of a call as a JSON object; {} if they are incomplete or no object. */
 void chat_call_object(const struct reply_call *call, struct buf *out);
 /* Number of reasoning tokens in the answer. */

@@ -404,16 +404,6 @@ static void send_event(struct call *c, const struct reply_event *ev)
         of_item(c, "response.output_item.done", ev, item_status(o, &c->gen[0], ev));
 }
 
-static void send_events(struct call *c, bool ended)
-{
-    struct openai *o = c->state;
-    const struct reply *r = chat_parts_reply(o, &c->gen[0]);
-    struct reply_event ev;
-    while (reply_next(r, chat_parts_cursor(o, &c->gen[0]), ended, &ev))
-        send_event(c, &ev);
-    c->out.oom |= r->oom;
-}
-
 static void take(struct call *c, struct generation *g, const struct gen_event *ev)
 {
     struct responses *p = own(c);
@@ -431,7 +421,7 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
     if (own(c)->warm)
         return;
     take(c, g, ev);
-    send_events(c, false);
+    chat_parts_each(c, false, send_event);
 }
 
 static void keep_ended(struct call *c)
@@ -456,7 +446,7 @@ static void keep_failed(struct call *c, const struct err *e)
 static void finish_items(struct call *c)
 {
     struct reply_event none = no_text;
-    send_events(c, true);
+    chat_parts_each(c, true, send_event);
     if (!chat_parts_reply(c->state, &c->gen[0])->n_pieces) {
         none.what = REPLY_OPENED;
         send_event(c, &none);
