@@ -184,6 +184,26 @@ def test_a_storm_of_kills(model, num_shard):
         assert s.audit()["requests"] == {"live": 0, "permits_held": 0, "permits": 128}
 
 
+@pytest.mark.parametrize("num_shard", [1, 2])
+def test_a_shard_that_serves_before_the_launcher_knows_it_is_started_again(model, num_shard):
+    """The router finds the shards by itself. A launcher that got no time meanwhile, as on a busy machine, sees the end of the probes and that
+    of a shard together, and had taken it for a shard that cannot start."""
+    with Service(model, num_shard, ready=False) as s:
+        wait_for(lambda: len(s.shards()) == num_shard)
+        os.kill(s.p.pid, signal.SIGSTOP)
+        try:
+            s.wait_ready()
+            want = list(s.events(*generate(ONCE)))
+            events = s.events(*generate(ONCE))
+            got = [next(events)]
+            os.kill(s.shards()[-1], signal.SIGSEGV)
+        finally:
+            os.kill(s.p.pid, signal.SIGCONT)
+        got += events
+        assert [said(e) for e in got] == [said(e) for e in want], s.log
+        assert s.metric("tgi_shard_returns") == 1
+
+
 def test_too_many_deaths_end_the_service(model):
     s = Service(model, args=["--max-shard-restarts", 1])
     try:

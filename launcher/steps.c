@@ -123,13 +123,22 @@ static void download_lost(struct supervisor *s, enum child_role role, uint32_t r
 }
 
 /* ---------------------------------------------------------------- RESTARTING */
+/* The router finds the shards by itself: it may have warmed them up, and have requests, before the
+ * launcher has seen their probes end. */
+static bool have_served(struct supervisor *s)
+{
+    s->served = s->served || (s->n && startup_look(s->progress.board, s->plan->first, s->n).phase ==
+                                          STARTUP_READY);
+    return s->served;
+}
+
 /* Only under a router that waits, here or on machine 0, and not too often. Shards that never served
  * may fail the same way again and report why, so they are not restarted; except once after SIGKILL,
  * which the kernel may send because of another process' memory. */
 static bool may_restart(struct supervisor *s, const struct child *c)
 {
     const bool killed = WIFSIGNALED(c->status) && WTERMSIG(c->status) == SIGKILL;
-    return (s->served || (killed && !s->restarts.n)) &&
+    return (have_served(s) || (killed && !s->restarts.n)) &&
            (s->plan->first || s->children[CHILD_ROUTER].alive) &&
            restarts_left(&s->restarts, s->plan, clock_ms());
 }
@@ -306,7 +315,7 @@ static void serving_enter(struct supervisor *s)
     }
     LOG(LOG_INFO, "All shards ready", LOGI("ranks", s->n),
         LOGI("replicas", groups_ready_replicas(&s->groups)));
-    if (!s->served)
+    if (!s->draft.started)
         draft_start(&s->draft);
     s->served = true;
 }
