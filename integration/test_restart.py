@@ -218,7 +218,7 @@ def probes(s):
 def test_so_is_one_of_a_replica(model):
     """No slot of the start-up board says so: the launcher takes the ends of probes before those of shards."""
     with Service(model, args=["--replicas", 2], ready=False) as s:
-        wait_for(lambda: len(probes(s)) + s.log.count("Replica ready") == 2)
+        wait_for(lambda: len(probes(s)) + s.log.count("launcher: Replica ready") == 2)
         os.kill(s.p.pid, signal.SIGSTOP)
         try:
             s.wait_ready()
@@ -229,7 +229,7 @@ def test_so_is_one_of_a_replica(model):
             wait_for(lambda: not s.shards())
         finally:
             os.kill(s.p.pid, signal.SIGCONT)
-        wait_for(lambda: s.log.count("Replica ready") == 4, 60)
+        wait_for(lambda: s.log.count("launcher: Replica ready") == 4, 60)
         assert [said(e) for e in s.events(*generate(ONCE))] == [said(e) for e in want]
         assert "Replica failed" not in s.log
 
