@@ -7,6 +7,7 @@ Every process gets a private folder for its sockets, a free port and a log that 
 
 import concurrent.futures
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -50,10 +51,50 @@ def seed_for(fixed):
     return fixed if drawn is None else (int(drawn, 0) + fixed) * 0x9E3779B97F4A7C15 % 2**64 >> 32
 
 
-def free_port():
+PORTS_OF_A_PROCESS = 200
+_ports = []
+
+
+def claim_ports():
+    """The first of 200 ports that no other process of the tests uses as long as this one lives, and the socket that says so.
+
+    They are below those that the kernel gives to a socket that asks for any. The claim is a name in the abstract namespace: it belongs to
+    the network namespace, as ports do, and ends with the process."""
+    least, most = map(int, pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    begin, end = (10000, least) if least > 20000 else (most + 1, 65536)
+    for first in range(begin, end - PORTS_OF_A_PROCESS + 1, PORTS_OF_A_PROCESS):
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0ports-of-tests-{first}")
+            return first, claim
+        except OSError:
+            claim.close()
+    raise AssertionError("every port is claimed by another process of the tests")
+
+
+def is_free(port):
     with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+        try:
+            s.bind(("", port))
+            return True
+        except OSError:
+            return False
+
+
+def free_ports(n):
+    """The first of n consecutive ports that nobody has. Others get them only when this process has asked for all of its own in between."""
+    if not _ports:
+        _ports.extend([*claim_ports(), 0])
+    for _ in range(PORTS_OF_A_PROCESS):
+        at = _ports[2] if _ports[2] + n <= PORTS_OF_A_PROCESS else 0
+        _ports[2] = at + n
+        if all(is_free(_ports[0] + i) for i in range(at, at + n)):
+            return _ports[0] + at
+    raise AssertionError("every port of this process is in use")
+
+
+def free_port():
+    return free_ports(1)
 
 
 def wait_for(what, seconds=10):
@@ -77,7 +118,7 @@ def strict(obj):
     return type(obj).model_validate(obj.model_dump(), strict=True)
 
 
-_folders, _processes = [], []
+_folders, _processes, _numbers = [], [], itertools.count()
 
 
 def scratch():
@@ -100,7 +141,7 @@ class Process:
 
     def __init__(self, argv, env=None, folder=None):
         self.folder = pathlib.Path(folder or scratch())
-        self.log_path = self.folder / f"{pathlib.Path(argv[0]).name}-{free_port()}.log"
+        self.log_path = self.folder / f"{pathlib.Path(argv[0]).name}-{next(_numbers)}.log"
         self.argv = [str(a) for a in argv]
         given = {**os.environ, **({"LD_PRELOAD": PRELOAD} if PRELOAD else {}), **(env or {})}
         with open(self.log_path, "wb") as log:

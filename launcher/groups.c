@@ -187,6 +187,12 @@ static void load(struct groups *g, struct group *q, const char *folder)
     start(g, q);
 }
 
+static void start_when_gone(struct groups *g, struct group *q)
+{
+    if (!q->deadline && all_gone(g, q)) /* the deadline is that of the pause */
+        start(g, q);
+}
+
 /* A rank is lost: the others have no state to save, and may hang in a collective. */
 static void start_again(struct groups *g, struct group *q, const char *who, const struct child *c)
 {
@@ -194,14 +200,13 @@ static void start_again(struct groups *g, struct group *q, const char *who, cons
     child_cause(c, cause, sizeof(cause));
     LOG(LOG_ERROR, q->replica ? "Replica lost a shard" : "Model lost a shard",
         LOGS("name", q->folder), LOGS("who", who), LOGS("why", cause));
-    q->restarts.n++;
+    const uint32_t pause_ms = restarts_count(&q->restarts, q->state == LOADING, c->status);
     LOG(LOG_WARN, "Restarting the shards", LOGS("name", q->folder), LOGI("restart", q->restarts.n),
-        LOGI("most_in_an_hour", g->base->cfg->max_shard_restarts));
+        LOGI("most_in_an_hour", g->base->cfg->max_shard_restarts), LOGI("in_ms", pause_ms));
     q->state = RESTARTING;
-    q->deadline = 0;
+    q->deadline = pause_ms ? clock_ms() + pause_ms : 0;
     signal_all(g, q, SIGKILL);
-    if (all_gone(g, q))
-        start(g, q);
+    start_when_gone(g, q);
 }
 
 /* A first load is tried once more if a signal from outside ended it: SIGKILL, which the kernel may
@@ -257,8 +262,7 @@ void groups_lost(struct groups *g, uint32_t child)
     if (q->state == STOPPING) {
         over_when_gone(g, q);
     } else if (q->state == RESTARTING) {
-        if (all_gone(g, q))
-            start(g, q);
+        start_when_gone(g, q);
     } else if (is_probe && q->state == LOADING && child_probe_again(c, &q->n_probes)) {
         start_probe_again(g, q, child / 2 % g->n_ranks);
     } else if (!is_probe && may_start_again(g, q, c)) {
@@ -307,6 +311,8 @@ void groups_late(struct groups *g, int64_t now)
         q->deadline = 0;
         if (q->state == LOADING)
             fail(g, q, "did not answer within --startup-timeout", NULL);
+        else if (q->state == RESTARTING)
+            start_when_gone(g, q);
         else
             signal_all(g, q, SIGKILL);
     }

@@ -123,13 +123,22 @@ static void download_lost(struct supervisor *s, enum child_role role, uint32_t r
 }
 
 /* ---------------------------------------------------------------- RESTARTING */
+/* The router finds the shards by itself: it may have warmed them up, and have requests, before the
+ * launcher has seen their probes end. */
+static bool have_served(struct supervisor *s)
+{
+    s->served = s->served || (s->n && startup_look(s->progress.board, s->plan->first, s->n).phase ==
+                                          STARTUP_READY);
+    return s->served;
+}
+
 /* Only under a router that waits, here or on machine 0, and not too often. Shards that never served
  * may fail the same way again and report why, so they are not restarted; except once after SIGKILL,
  * which the kernel may send because of another process' memory. */
 static bool may_restart(struct supervisor *s, const struct child *c)
 {
     const bool killed = WIFSIGNALED(c->status) && WTERMSIG(c->status) == SIGKILL;
-    return (s->served || (killed && !s->restarts.n)) &&
+    return (have_served(s) || (killed && !s->restarts.n)) &&
            (s->plan->first || s->children[CHILD_ROUTER].alive) &&
            restarts_left(&s->restarts, s->plan, clock_ms());
 }
@@ -139,6 +148,8 @@ static void load_when_gone(struct supervisor *s)
     for (uint32_t r = s->plan->first; is_rank(s, r); r++)
         if (shard(s, r)->alive || probe(s, r)->alive)
             return;
+    if (s->deadline) /* of the pause */
+        return;
     for (uint32_t r = s->plan->first; is_rank(s, r); r++) {
         child_free(shard(s, r)); /* of the previous run */
         child_free(probe(s, r));
@@ -150,9 +161,10 @@ static void load_when_gone(struct supervisor *s)
 /* The other ranks have no state to save, and may hang in a collective. */
 static void restarting_enter(struct supervisor *s)
 {
-    s->restarts.n++;
     LOG(LOG_WARN, "Restarting the shards", LOGI("restart", s->restarts.n),
-        LOGI("most_in_an_hour", s->plan->cfg->max_shard_restarts));
+        LOGI("most_in_an_hour", s->plan->cfg->max_shard_restarts),
+        LOGI("in_ms", s->restarts.pause_ms));
+    s->deadline = s->restarts.pause_ms ? s->since + s->restarts.pause_ms : 0;
     for (uint32_t r = s->plan->first; is_rank(s, r); r++) {
         child_signal(shard(s, r), SIGKILL);
         child_signal(probe(s, r), SIGKILL);
@@ -187,6 +199,7 @@ static void rank_lost(struct supervisor *s, const char *what, uint32_t rank, con
     }
     child_cause(c, cause, sizeof(cause));
     log_msg(LOG_ERROR, "%s: %s %s", what, child_name, cause);
+    restarts_count(&s->restarts, s->step == LOADING, c->status);
     step_go(s, RESTARTING);
 }
 
@@ -306,7 +319,7 @@ static void serving_enter(struct supervisor *s)
     }
     LOG(LOG_INFO, "All shards ready", LOGI("ranks", s->n),
         LOGI("replicas", groups_ready_replicas(&s->groups)));
-    if (!s->served)
+    if (!s->draft.started)
         draft_start(&s->draft);
     s->served = true;
 }
@@ -409,7 +422,7 @@ static void over_enter(struct supervisor *s) { sweep_shards(s->plan); }
 
 const struct step_row step_rows[] = {
     [DOWNLOAD] = {"download", download_enter, download_lost, NULL, NULL},
-    [RESTARTING] = {"restarting", restarting_enter, restarting_lost, NULL, NULL},
+    [RESTARTING] = {"restarting", restarting_enter, restarting_lost, NULL, load_when_gone},
     [LOADING] = {"loading", loading_enter, loading_lost, loading_notice, loading_late},
     [SERVING] = {"serving", serving_enter, serving_lost, NULL, NULL},
     [STOP_ROUTER] = {"stop router", stop_router_enter, stop_router_lost, NULL, stop_router_late},

@@ -38,13 +38,36 @@ static void report_end(struct supervisor *s, uint32_t i)
     }
 }
 
-/* If several have ended, killed ones come first: they may be the cause of the others. Also reaps
- * unrelated processes: process 1 of a container inherits orphans. */
+/* True of a health probe: they alternate with shards, before the draft model. */
+static bool is_probe(const struct supervisor *s, uint32_t i)
+{
+    return i >= CHILD_RANKS && i + 1 < s->n_children && (i - CHILD_RANKS) % 2;
+}
+
+/* The order in which ends of one turn are reported. A shard whose probe has ended well served before
+ * it ended itself. Killed processes may be the cause of the other ends. */
+static int order_of_end(const struct supervisor *s, uint32_t i)
+{
+    const int status = s->children[i].status;
+    const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return well && is_probe(s, i) ? 0 : WIFSIGNALED(status) ? 1 : 2;
+}
+
+/* Inserts child `i` behind those of its order. */
+static void note_end(struct supervisor *s, uint32_t n, uint32_t i)
+{
+    const int order = order_of_end(s, i);
+    for (; n > 0 && order_of_end(s, s->ended[n - 1]) > order; n--)
+        s->ended[n] = s->ended[n - 1];
+    s->ended[n] = i;
+}
+
+/* Also reaps unrelated processes: process 1 of a container inherits orphans. */
 static void reap(struct supervisor *s)
 {
     int status;
     pid_t pid;
-    uint32_t n = 0, first = 0;
+    uint32_t n = 0;
     while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
         uint32_t i = 0;
         while (i < s->n_children && !(s->children[i].alive && s->children[i].pid == pid))
@@ -58,12 +81,7 @@ static void reap(struct supervisor *s)
         child_ended(&s->children[i], status);
         if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !s->children[i].killed)
             s->children[i].no_memory = refused_memory(&s->refused, &cgroup_self, clock_ms());
-        s->ended[n] = i;
-        if (WIFSIGNALED(status)) {
-            s->ended[n] = s->ended[first];
-            s->ended[first++] = i;
-        }
-        n++;
+        note_end(s, n++, i);
     }
     for (uint32_t i = 0; i < n; i++)
         if (!s->children[s->ended[i]].alive) /* not restarted meanwhile, for an earlier one */

@@ -34,7 +34,7 @@ struct supervisor {
     struct progress progress; /* of the loading shards */
     struct notify notify;     /* the service manager */
     struct refused refused;
-    bool served; /* all shards were ready at least once */
+    bool served; /* all shards were ready at least once, or the router has warmed them up */
     struct restarts restarts;
     uint32_t n_checked; /* sources checked so far */
     enum stop_step step;

@@ -120,10 +120,10 @@ static void answer(struct server_call *k, struct rpc_mem *mem)
     if (k->parent.sampled)
         k->begun_ns = clock_ns();
     bool failed = handle(k, mem, &code, &e) != 0;
+    if (failed && k->method->lane == RPC_SERIAL && k->s->o.failed)
+        code = k->s->o.failed(k->s->o.ctx, k->method, code, &e);
     if (k->parent.sampled)
         add_span(k, code, failed ? e.msg : NULL);
-    if (failed && k->method->lane == RPC_SERIAL && k->s->o.failed)
-        k->s->o.failed(k->s->o.ctx, k->method, code, &e);
     finish(k, code, failed ? e.msg : NULL);
 }
 

@@ -48,9 +48,10 @@ struct rpc_server_options {
      * next call. NULL: none. */
     void (*after)(void *ctx);
     /* Called on that thread before a serial call is answered with an error; also if its request
-     * could not be unpacked, so that no handler saw it. NULL: none. */
-    void (*failed)(void *ctx, const struct rpc_method *m, grpc_status_code code,
-                   const struct err *e);
+     * could not be unpacked, so that no handler saw it. Returns the status of the answer, which is
+     * `code` unless the handler knows better. NULL: none. */
+    grpc_status_code (*failed)(void *ctx, const struct rpc_method *m, grpc_status_code code,
+                               const struct err *e);
     /* Receives spans of calls with a sampled `traceparent`; NULL: no tracing. */
     struct tracer *tracer;
     const char *also; /* a second listening address, or NULL */

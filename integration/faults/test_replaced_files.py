@@ -86,6 +86,30 @@ def test_packed_weights_that_are_spoilt_while_served_cost_no_stream(tmp_path, sp
         assert list(s.events(*ask)) == want
 
 
+@pytest.mark.parametrize("kind", ["first", "replica", "on demand"])
+def test_a_folder_that_is_away_when_shards_restart_costs_no_stream(tmp_path, kind):
+    """A network file system that is mounted again, a volume that is replaced: the load fails, and the next ones wait for 2, 4, 8 ... s."""
+    served = tmp_path / "models" / "one"
+    shutil.copytree(DEMO, served)
+    args = {"first": [], "replica": ["--replicas", 2], "on demand": ["--models-folder", served.parent]}[kind]
+    ask = "/v1/completions", {"model": "one", "prompt": "Once upon a time", "stream": True, "max_tokens": 300, "ignore_eos": True, "temperature": 0}
+    with Service(DEMO if kind == "on demand" else served, args=args) as s:
+        if kind == "replica":
+            wait_for(lambda: s.log.count("launcher: Replica ready") == 2)
+        first = s.shards()
+        want = [e["choices"][0]["text"] for e in s.events(*ask) if e != "[DONE]"]
+        events = s.events(*ask)
+        got = [next(events)]
+        served.rename(tmp_path / "away")
+        os.kill(([p for p in s.shards() if p not in first] or first)[0], signal.SIGKILL)
+        s.wait_log("in_ms=2000")
+        (tmp_path / "away").rename(served)
+        got += events
+        assert [e["choices"][0]["text"] for e in got if e != "[DONE]"] == want, s.log
+        if kind == "replica":
+            wait_for(lambda: s.log.count("launcher: Replica ready") == 3)
+
+
 @pytest.mark.parametrize("spoil", [overwrite, shorten])
 def test_an_adapter_that_is_spoilt_while_served_is_served_no_longer(tmp_path, spoil):
     """Its file is mapped until its first request. That request fails; the base model and other adapters are served on."""

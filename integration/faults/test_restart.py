@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import pathlib
 import random
 import re
 import shutil
@@ -182,6 +183,55 @@ def test_a_storm_of_kills(model, num_shard):
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
         wait_for(lambda: s.audit()["scheduler"]["known"] == 0)
         assert s.audit()["requests"] == {"live": 0, "permits_held": 0, "permits": 128}
+
+
+@pytest.mark.parametrize("num_shard", [1, 2])
+def test_a_shard_that_serves_before_the_launcher_knows_it_is_started_again(model, num_shard):
+    """The router finds the shards by itself. A launcher that got no time meanwhile, as on a busy machine, sees the end of the probes and that
+    of a shard together, and had taken it for a shard that cannot start."""
+    with Service(model, num_shard, ready=False) as s:
+        wait_for(lambda: len(s.shards()) == num_shard)
+        os.kill(s.p.pid, signal.SIGSTOP)
+        try:
+            s.wait_ready()
+            want = list(s.events(*generate(ONCE)))
+            events = s.events(*generate(ONCE))
+            got = [next(events)]
+            os.kill(s.shards()[-1], signal.SIGSEGV)
+        finally:
+            os.kill(s.p.pid, signal.SIGCONT)
+        got += events
+        assert [said(e) for e in got] == [said(e) for e in want], s.log
+        assert s.metric("tgi_shard_returns") == 1
+
+
+def probes(s):
+    """pids of the health probes that go on."""
+    out = []
+    for pid in s.children():
+        with contextlib.suppress(OSError):
+            if b"health" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                out.append(pid)
+    return out
+
+
+def test_so_is_one_of_a_replica(model):
+    """No slot of the start-up board says so: the launcher takes the ends of probes before those of shards."""
+    with Service(model, args=["--replicas", 2], ready=False) as s:
+        wait_for(lambda: len(probes(s)) + s.log.count("launcher: Replica ready") == 2)
+        os.kill(s.p.pid, signal.SIGSTOP)
+        try:
+            s.wait_ready()
+            wait_for(lambda: not probes(s))
+            want = list(s.events(*generate(ONCE)))
+            for pid in s.shards():
+                os.kill(pid, signal.SIGSEGV)
+            wait_for(lambda: not s.shards())
+        finally:
+            os.kill(s.p.pid, signal.SIGCONT)
+        wait_for(lambda: s.log.count("launcher: Replica ready") == 4, 60)
+        assert [said(e) for e in s.events(*generate(ONCE))] == [said(e) for e in want]
+        assert "Replica failed" not in s.log
 
 
 def test_too_many_deaths_end_the_service(model):

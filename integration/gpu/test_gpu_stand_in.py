@@ -4,9 +4,11 @@ whatever other requests run (make unit T=cuda builds the stand-in)."""
 import concurrent.futures
 import time
 
+import grpc
 import pytest
 import requests
 from serving import DEMO, ROOT, SLOW, Service, data
+from shard import Router, Shards
 from test_adapters import make_adapter
 
 DOUBLE = ROOT / "build/tests/cuda-double.so"
@@ -132,6 +134,38 @@ def test_a_lost_device_ends_the_shard_and_its_streams_go_on(tmp_path, wanted):
         assert [e["token"]["id"] for e in got if "token" in e] == wanted[0][5][0], got
         assert "the device is lost: shutting down" in s.log
         assert s.metric("tgi_shard_returns") == 1 and not lost.exists()
+
+
+@pytest.mark.parametrize("name", ["Prefill", "copy", "Decode", "swap", "KvStore", "KvLoad"])
+def test_whichever_call_finds_that_the_device_is_lost_has_the_status_of_a_lost_shard(name, tmp_path):
+    """With any other status a stream may get the device's error, if the router looks at the shard before that has ended."""
+    if not DOUBLE.exists():
+        pytest.skip("the stand-in of CUDA was not built: make unit T=cuda")
+    lost = tmp_path / "lost"
+    env = {"BACKEND_CUDA": str(DOUBLE), "CUDA_DOUBLE_LOST": str(lost)}
+    s = Shards(DEMO, args=["--device", "cuda", "--dtype", "float32", "--kv-offload-memory", 0.02, "--swap-space", 0.02], env=env)
+    try:
+        s.warmup()
+        r, pb = Router(s), s.pb
+        batch = r.prefill(r.request("Once upon a time", 20))
+        place = pb.KvBlock(key=bytes(32), block=1)
+        fresh = r.batch(r.request("The cat", 5))
+        out = pb.Edits(out=pb.BlockMoves(blocks=[1], slots=[1]))
+        asked = {
+            "Prefill": ("Prefill", pb.PrefillRequest(batch=fresh)),
+            "copy": ("Prefill", pb.PrefillRequest(batch=fresh, kv_copies=[pb.KvCopy(source=1, target=60)])),
+            "Decode": ("Decode", pb.DecodeRequest(batches=[batch])),
+            "swap": ("Decode", pb.DecodeRequest(batches=[batch], edits=out)),
+            "KvStore": ("KvStore", pb.KvStoreRequest(blocks=[place])),
+            "KvLoad": ("KvLoad", pb.KvLoadRequest(id=7, blocks=[place])),
+        }
+        lost.touch()
+        with pytest.raises(grpc.RpcError) as told:
+            s.call(*asked[name])
+        assert told.value.code() == grpc.StatusCode.UNAVAILABLE, told.value
+        assert s.ranks[0].p.wait(30 * SLOW) == 1 and "lost the device" in s.ranks[0].log
+    finally:
+        s.ranks[0].stop()
 
 
 def test_adapters_answer_as_on_the_cpu(tmp_path):

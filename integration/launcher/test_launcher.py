@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from serving import free_port
 
 BIN = Path(os.environ.get("BIN_DIR", "build/bin")).resolve()
 LIMIT = 60
@@ -98,12 +99,6 @@ if how == "stubborn":
 while True:
     time.sleep(60)
 """
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Launch:

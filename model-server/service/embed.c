@@ -50,7 +50,7 @@ const ProtobufCMessage *rpc_embed(void *ctx, const ProtobufCMessage *in, struct 
     if (read_texts(q, texts, beside, call->mem, e))
         return NULL;
     if (engine_embed(s->o.engine, texts, beside, (uint32_t)q->n_texts, q->all, &values, &n, e))
-        return service_check_weights(s, call, e) ? NULL : service_failed(s, "Embed", e);
+        return service_failed(s, "Embed", e);
     if (service_check_weights(s, call, e)) {
         free(values);
         return NULL;

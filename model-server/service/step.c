@@ -33,22 +33,33 @@ int service_check_weights(struct service *s, struct rpc_call *call, struct err *
     return -1;
 }
 
+/* Spoilt weights are a cause, also of the other errors. */
+static void leave_if_unfit(struct service *s)
+{
+    struct err spoilt = ERR_INIT;
+    if (service_spoilt(s, &spoilt))
+        leave(s, spoilt.msg);
+    else if (engine_broken(s->o.engine))
+        leave_others(s);
+}
+
 const ProtobufCMessage *service_failed(struct service *s, const char *rpc, const struct err *e)
 {
     LOG(LOG_ERROR, "rpc failed", LOGS("rpc", rpc), LOGS("error", e->msg));
-    if (engine_broken(s->o.engine))
-        leave_others(s);
+    leave_if_unfit(s);
     return NULL;
 }
 
-void service_refused(void *service, const struct rpc_method *m, grpc_status_code code,
-                     const struct err *e)
+grpc_status_code service_refused(void *service, const struct rpc_method *m, grpc_status_code code,
+                                 const struct err *e)
 {
     struct service *s = service;
-    if (s->o.world == 1 || e->sys != ENOMEM || code == GRPC_STATUS_DATA_LOSS)
-        return;
-    LOG(LOG_ERROR, "rpc failed", LOGS("rpc", m->name), LOGS("error", e->msg));
-    leave_others(s);
+    leave_if_unfit(s);
+    if (s->o.world > 1 && e->sys == ENOMEM && code != GRPC_STATUS_DATA_LOSS) {
+        LOG(LOG_ERROR, "rpc failed", LOGS("rpc", m->name), LOGS("error", e->msg));
+        leave_others(s);
+    }
+    return atomic_load(&s->failed) ? GRPC_STATUS_UNAVAILABLE : code;
 }
 
 void service_after(void *service)
@@ -229,8 +240,7 @@ Generate__V3__PrefillResponse *run_prefill(struct service *s, const Generate__V3
     if (copy_blocks(s, q, call->mem, e) ||
         engine_prefill(s->o.engine, q->batch->id, specs, (uint32_t)q->batch->n_requests,
                        q->cached_batch ? &q->cached_batch->id : NULL, x, &a, e)) {
-        if (service_check_weights(s, call, e) == 0)
-            service_failed(s, "Prefill", e);
+        service_failed(s, "Prefill", e);
         return NULL;
     }
     if (write_reply(s, &a, call, &reply, e))

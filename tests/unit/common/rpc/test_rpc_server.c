@@ -105,6 +105,8 @@ static const ProtobufCMessage *echo(void *ctx, const ProtobufCMessage *in, struc
     generate__v3__cached_batch__init(out);
     if (b->id == 13)
         return err_set(e, ERR_GENERATION, "Batch ID 13 not found in cache."), NULL;
+    if (b->id == 15)
+        return err_set(e, ERR_SYSTEM, "the device is lost"), NULL;
     if (b->id == 14)
         return c->code = GRPC_STATUS_NOT_FOUND, err_set(e, ERR_VALIDATION, "nothing"), NULL;
     if (b->id == 500) {
@@ -117,13 +119,14 @@ static const ProtobufCMessage *echo(void *ctx, const ProtobufCMessage *in, struc
 }
 static void after(void *ctx) { ((struct fixture *)ctx)->afters++; }
 
-static void failed(void *ctx, const struct rpc_method *m, grpc_status_code code,
-                   const struct err *e)
+static grpc_status_code failed(void *ctx, const struct rpc_method *m, grpc_status_code code,
+                               const struct err *e)
 {
     struct fixture *f = ctx;
     size_t n = strlen(f->failed);
     snprintf(f->failed + n, sizeof(f->failed) - n, "%c%d%c", m->name[strlen(m->name) - 1], code,
              e->kind == ERR_GENERATION ? '!' : '?');
+    return strstr(e->msg, "lost") ? GRPC_STATUS_UNAVAILABLE : code;
 }
 
 static const struct rpc_method methods[] = {
@@ -171,6 +174,10 @@ TEST(answers)
     struct reply r = call_id(t, "/t.T/Slow", 13);
     assert_int_equal(r.code, GRPC_STATUS_INTERNAL);
     assert_string_equal(r.text, "Batch ID 13 not found in cache.");
+    r = call_id(t, "/t.T/Slow", 15);
+    assert_int_equal(r.code, GRPC_STATUS_UNAVAILABLE);
+    assert_string_equal(r.text, "the device is lost");
+    assert_int_equal(call_id(t, "/t.T/Fast", 15).code, GRPC_STATUS_INTERNAL);
     assert_int_equal(call_id(t, "/t.T/Fast", 14).code, GRPC_STATUS_NOT_FOUND);
     assert_int_equal(call_id(t, "/t.T/None", 1).code, GRPC_STATUS_UNIMPLEMENTED);
     /* A message of another type, whose field 1 is no number. */
@@ -179,8 +186,8 @@ TEST(answers)
     wrong.chunks = list, wrong.n_chunks = 1;
     assert_int_equal(call(t, "/t.T/Slow", &wrong.base).code, GRPC_STATUS_INVALID_ARGUMENT);
     stop(&f);
-    assert_true(f.afters == 3);
-    assert_string_equal(f.failed, "w13!w3?"); /* the second one was seen by no handler */
+    assert_true(f.afters == 4);
+    assert_string_equal(f.failed, "w13!w13?w3?"); /* the last one was seen by no handler */
     struct stat st;
     char gone[140];
     snprintf(gone, sizeof(gone), "%s/a.lock", dir);
