@@ -139,7 +139,8 @@ struct decoder {
     struct layer *layers;            /* [spec_all_layers()] */
     float *capture;     /* where later passes store rows for a draft head; NULL: nowhere */
     struct draft draft; /* zero: the model has no draft head, or it is disabled */
-    uint32_t mixer_width, ffn_width; /* maximum floats per token of a sublayer */
+    /* Maximum floats per token of a sublayer; of those that are in_tiles. */
+    uint32_t mixer_width, ffn_width, tile_width;
     /* NULL, or called after each layer */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *progress_arg;
@@ -234,6 +235,11 @@ bool decoder_runs_few(const struct decoder *d, const struct ragged *b);
 int decoder_draw(struct decoder *d, const struct ragged *b, const struct draw *v, int set,
                  struct err *e);
 int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e);
+/* Of a sublayer that is in_tiles: the number of tiles of so many rows; the i-th of n, which begins
+ * at a multiple of 16 rows. The operation for adapters takes all rows of a step: with them there is
+ * one tile. */
+uint32_t decoder_tiles(const struct decoder *d, uint32_t rows);
+struct slice decoder_tile(uint32_t rows, uint32_t i, uint32_t n);
 /* Tokens of a pass with the best throughput, or UINT32_MAX: see step_bytes of backend.h. */
 uint32_t decoder_pass_tokens(const struct decoder *d);
 /* Hidden states of a step, after the last norm, to the caller's memory (or NULL): of b->out_rows

@@ -53,7 +53,7 @@ struct sub_step {
     const float *in;               /* [tokens, hidden]; of attention spec_attn_in() */
     const struct low_rank *update; /* of the first product, or NULL */
     float *out;       /* [tokens, hidden] this rank's share of the result; with `whole` all of it */
-    struct work work; /* total x width() floats */
+    struct work work; /* total x width() floats; see in_tiles */
 };
 
 /* A kind of sublayer. */
@@ -74,6 +74,8 @@ struct sublayer_ops {
      * layer_take_state(). NULL: they may. Models with one that may have cells on all stages. */
     bool (*stateless)(const struct decoder *d);
     bool whole; /* every rank computes the whole result: there is no sum over ranks */
+    /* forward() goes over its rows in tiles of decoder_tile_rows(), so `work` is for so many. */
+    bool in_tiles;
     /* NULL, or the part of f that must precede forward() of other rows of the step: writes keys
      * and values of these rows to the cache. Data for its own forward() stays in `work`. */
     int (*store)(struct decoder *d, const void *self, struct sub_step *s, struct err *e);

@@ -193,7 +193,7 @@ static void cpu_host_run(struct device *d,
 }
 
 /* Rows that an operation wrote are then in the last cache when the next one reads them. */
-enum { STEP_BYTES_MOST = 20 << 20 };
+enum { STEP_BYTES_MOST = 12 << 20 };
 
 const struct backend_ops backend_cpu = {
     .name = "cpu",
@@ -210,6 +210,7 @@ const struct backend_ops backend_cpu = {
     .upload = cpu_copy,
     .download = cpu_copy,
     .head_step = cpu_head_step,
+    .tile_rows = cpu_tile_rows,
     .weight_layout = cpu_weight_layout,
     .weight_image = cpu_weight_image,
     .weight_mapped = cpu_weight_mapped,

@@ -105,16 +105,17 @@ void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const
         linear_squares(d, &(struct strided){y, x, bias, w->rows, w->cols}, rows, w);
         return;
     }
-    for (uint32_t first = 0; first < rows; first += ROW_CHUNK) {
-        uint32_t n = rows - first < ROW_CHUNK ? rows - first : ROW_CHUNK;
-        const uint32_t tiles = (n + mr - 1) / mr, least = d->kern.fit_w8a8;
+    const uint32_t chunks = (rows + ROW_CHUNK - 1) / ROW_CHUNK;
+    for (uint32_t i = 0; i < chunks; i++) {
+        const struct slice part = slice_of(rows, i, chunks);
+        const uint32_t tiles = (part.n + mr - 1) / mr, least = d->kern.fit_w8a8;
         multiply(&(struct int_product){.kern = &d->kern,
                                        .d = d,
                                        .w = w,
-                                       .y = y + (size_t)first * w->rows,
-                                       .x = x + (size_t)first * w->cols,
+                                       .y = y + (size_t)part.first * w->rows,
+                                       .x = x + (size_t)part.first * w->cols,
                                        .bias = bias,
-                                       .rows = n,
+                                       .rows = part.n,
                                        .n_tiles = tiles,
                                        .fits = least && tiles >= least && w->cols <= INT_FIT_COLS});
     }

@@ -133,6 +133,15 @@ uint32_t cpu_head_step(const struct device *d)
     return d->kv[false].squares == 1 ? 32 : d->kv[false].pairs ? 1 : 0;
 }
 
+/* More cores share a memory that is not as much faster. Matrix units are, several times. */
+uint32_t cpu_tile_rows(const struct device *d)
+{
+    enum { ROWS_LEAST = 128, ROWS_MOST = 512, ROWS_OF_THREAD = 64, ROWS_OF_UNIT = 128 };
+    const bool unit = d->features & CPU_AMX_BF16;
+    const uint32_t n = (uint32_t)pool_threads(d->pool) * (unit ? ROWS_OF_UNIT : ROWS_OF_THREAD);
+    return n < ROWS_LEAST ? ROWS_LEAST : n < ROWS_MOST ? n : ROWS_MOST;
+}
+
 void choose_products(struct device *d, enum arith asked)
 {
     choose_plain(d, asked == ARITH_HALF);

@@ -15,12 +15,12 @@ struct row_cursor {
 static void list_sibling(struct stepper *st, struct seq *s, struct row_cursor *c,
                          const struct draw_place *at)
 {
-    const float *logits = seq_is_ahead(st, s) ? st->ahead : st->logits;
+    float *logits = stepper_rows(st, seq_is_ahead(st, s));
     assert(!st->draws && st->n_gen < st->cap_gen && c->top + s->top_n <= st->cap_top);
     st->gen[st->n_gen++] = (struct gen){.seq = s,
                                         .nth = 1,
                                         .at = *at,
-                                        .row = (float *)logits + (size_t)at->row * st->vocab,
+                                        .row = logits + (size_t)at->row * st->vocab,
                                         .token = {.n_top = s->top_n,
                                                   .top_id = st->top_id + c->top,
                                                   .top_logprob = st->top_logprob + c->top}};
@@ -31,7 +31,7 @@ static void list_sibling(struct stepper *st, struct seq *s, struct row_cursor *c
 static void list_rows(struct stepper *st, struct seq *s, struct row_cursor *c)
 {
     const bool ahead = seq_is_ahead(st, s);
-    const float *logits = ahead ? st->ahead : st->logits;
+    float *logits = stepper_rows(st, ahead);
     struct draw_place first = ahead ? s->ahead_at : c->at;
     if (st->draws && !ahead)
         first.fetch = st->rows.v[first.row].fetch;
@@ -47,7 +47,7 @@ static void list_rows(struct stepper *st, struct seq *s, struct row_cursor *c)
                           .token = {.n_top = s->top_n,
                                     .top_id = st->top_id + c->top,
                                     .top_logprob = st->top_logprob + c->top}};
-        g->row = st->draws ? NULL : (float *)logits + (size_t)g->at.row * st->vocab;
+        g->row = st->draws ? NULL : logits + (size_t)g->at.row * st->vocab;
     }
     struct draw_place behind = draws_place(&first, s, s->drafted + 1);
     if (s->sibling.on) {

@@ -39,7 +39,7 @@ void stepper_free(struct stepper *st)
     free(st->window_slots), free(st->hidden), free(st->hidden_ahead);
     free(st->given), free(st->axes), free(st->mutual), free(st->sees);
     draws_free(&st->rows);
-    free(st->spans), free(st->logits), free(st->ahead), free(st->gen), free(st->top_id),
+    free(st->spans), free(st->logits), free(st->gen), free(st->top_id),
         free(st->top_logprob);
     for (int i = 0; st->filter && i < st->threads; i++)
         filter_mem_free(&st->filter[i]);
@@ -59,12 +59,9 @@ static uint64_t stepper_row_bytes(const struct stepper *st)
 static int renew(void *p, size_t n, size_t size)
 {
     enum { ALIGNED = 64 };
-    void *fresh = aligned_alloc(ALIGNED, (n * size + ALIGNED - 1) / ALIGNED * ALIGNED);
-    if (!fresh)
-        return -1;
     free(*(void **)p);
-    *(void **)p = fresh;
-    return 0;
+    *(void **)p = aligned_alloc(ALIGNED, (n * size + ALIGNED - 1) / ALIGNED * ALIGNED);
+    return *(void **)p ? 0 : -1;
 }
 
 /* Of a token. */
@@ -75,14 +72,32 @@ static size_t hidden_bytes(const struct stepper *st)
 
 static uint32_t grown(uint32_t cap, uint32_t n) { return n > cap + cap / 2 ? n : cap + cap / 2; }
 
+float *stepper_rows(const struct stepper *st, bool ahead)
+{
+    return st->logits + (ahead ? 0 : (size_t)st->ahead_rows * st->vocab);
+}
+
+/* Beside the rows of the run-ahead, which are kept. What is not used is not touched, and takes no
+ * memory. */
 static int reserve_logits(struct stepper *st, uint32_t rows, struct err *e)
 {
-    if (rows <= st->cap_rows)
+    const size_t kept = st->ahead_rows * stepper_row_bytes(st);
+    float *fresh = NULL;
+    if (rows <= st->cap_rows - st->ahead_rows)
         return 0;
-    st->cap_rows = 0;
-    if (renew(&st->logits, rows, stepper_row_bytes(st)))
+    const uint32_t cap = grown(st->cap_rows, st->ahead_rows + rows);
+    if (!kept) {
+        free(st->logits);
+        st->logits = NULL;
+        st->cap_rows = 0;
+    }
+    if (renew(&fresh, cap, stepper_row_bytes(st)))
         return err_nomem(e);
-    st->cap_rows = rows;
+    if (kept)
+        memcpy(fresh, st->logits, kept);
+    free(st->logits);
+    st->logits = fresh;
+    st->cap_rows = cap;
     return 0;
 }
 
@@ -188,11 +203,12 @@ static int prompt_pass(struct stepper *st, struct seq *s, uint32_t len, struct e
     step_put(st, &b, s, len);
     for (b.n_out = 0; b.n_out < len; b.n_out++)
         st->out_rows[b.n_out] = b.n_out;
-    if (model_forward(st->model, &b, st->logits, e))
+    float *const logits = stepper_rows(st, false);
+    if (model_forward(st->model, &b, logits, e))
         return -1;
     for (uint32_t i = 0; i < len && s->start + i + 1 < s->n_prompt; i++) {
         uint32_t next = s->start + i + 1;
-        float *row = st->logits + (size_t)i * st->vocab;
+        float *row = logits + (size_t)i * st->vocab;
         if (s->ids[next] >= st->vocab) /* a placeholder */
             continue;
         s->prompt_logprob[next] = row_logprob(row, st->vocab, s->ids[next], st->filter);
@@ -306,12 +322,12 @@ static int joint_pass(struct stepper *st, struct seq **v, uint32_t n, struct err
         step_put_sibling(st, &b, v[i]);
     }
     assert(b.n_tokens <= tokens && b.n_spans <= st->cap_spans);
-    assert(st->draws || b.n_out <= st->cap_rows);
+    assert(st->draws || st->ahead_rows + b.n_out <= st->cap_rows);
     if (step_copy_blocks(st, e))
         return -1;
     if (st->draws && b.n_out)
         return model_draw(st->model, &b, st->rows.v, !st->ahead_set, e);
-    return model_forward(st->model, &b, st->logits, e);
+    return model_forward(st->model, &b, stepper_rows(st, false), e);
 }
 
 static int forward(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
@@ -333,13 +349,7 @@ int stepper_reserve_ahead(struct stepper *st, uint32_t rows, struct err *e)
             return err_nomem(e);
         st->cap_hidden_ahead = rows;
     }
-    if (rows <= st->cap_ahead || st->draws)
-        return 0;
-    st->cap_ahead = st->ahead_no = 0;
-    if (renew(&st->ahead, rows, stepper_row_bytes(st)))
-        return err_nomem(e);
-    st->cap_ahead = rows;
-    return 0;
+    return st->draws ? 0 : reserve_logits(st, rows, e);
 }
 
 int stepper_state(struct stepper *st, struct seq *s, uint32_t cell, struct err *e)
@@ -391,7 +401,7 @@ int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
         return 0;
     const uint32_t no = next_no(st), rows = most_rows(v, n);
     const uint32_t tokens = rows + lags(v, n) + sibling_rows(st, v, n);
-    st->ahead_no = 0; /* no run-ahead exists until this has succeeded */
+    st->ahead_no = st->ahead_rows = st->ahead_left = 0; /* none until this has succeeded */
     int64_t t0 = clock_ns();
     if (reserve_lists(st, v, n, e) || stepper_reserve(st, tokens, 0, e) ||
         reserve_media(st, v, n, e) || stepper_reserve_ahead(st, tokens, e) ||
@@ -404,20 +414,22 @@ int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
         assert(v[i]->step == 1 + v[i]->drafted && !seq_prefilling(v[i]));
         v[i]->start = seq_from(v[i]);
         v[i]->ahead = no;
+        st->ahead_left++;
         step_put(st, &b, v[i], seq_lag(v[i]) + v[i]->step);
         v[i]->ahead_at = want_rows(st, &b, v[i]);
         step_put_sibling(st, &b, v[i]);
     }
     assert(b.n_tokens <= tokens && b.n_spans <= st->cap_spans);
-    assert(st->draws || b.n_out <= st->cap_ahead);
+    assert(st->draws || b.n_out <= st->cap_rows);
     if (!b.n_out)
         return 0;
     if (step_copy_blocks(st, e))
         return -1;
     if (st->draws ? model_draw(st->model, &b, st->rows.v, st->ahead_set = !st->ahead_set, e)
-                  : model_forward(st->model, &b, st->ahead, e))
+                  : model_forward(st->model, &b, st->logits, e))
         return -1;
     st->ahead_no = no;
+    st->ahead_rows = st->draws ? 0 : b.n_out;
     st->enqueued_ns = clock_ns();
     st->ahead_ns = st->enqueued_ns - t0;
     return 0;
@@ -558,8 +570,12 @@ int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
     }
     /* except those that were enqueued from the device's tokens */
     for (uint32_t i = 0; i < st->n_gen; i++)
-        if (st->gen[i].seq->ahead == used)
+        if (st->gen[i].seq->ahead == used) {
             st->gen[i].seq->ahead = 0;
+            st->ahead_left -= st->ahead_left > 0;
+        }
+    if (!st->ahead_left)
+        st->ahead_rows = 0;
     int64_t t1 = st->ready_ns = clock_ns();
     outcome_finish(st, v, n);
     if (st->apart)

@@ -55,8 +55,10 @@ struct stepper {
      * pass stores its own. */
     float *hidden, *hidden_ahead, *capture;
     uint32_t cap_hidden_ahead;
-    float *logits, *ahead; /* of the running step; of the run-ahead with number ahead_no */
-    uint32_t ahead_no, cap_ahead;
+    /* [cap_rows][vocab]: first the ahead_rows rows of the run-ahead with number ahead_no, then
+     * those of the running step. Each sequence has rows in one of both. */
+    float *logits;
+    uint32_t ahead_no, ahead_rows, ahead_left; /* ahead_left: sequences that wait there */
     int64_t ahead_ns;
     /* A device that samples (`draws`) has two sets of results: that of the run-ahead, and the
      * other one. Only then is a run-ahead enqueued. */
@@ -88,6 +90,8 @@ void stepper_free(struct stepper *st);
 /* Allocates memory for a step of that size. */
 int stepper_reserve(struct stepper *st, uint32_t tokens, uint32_t rows, struct err *e);
 int stepper_reserve_ahead(struct stepper *st, uint32_t rows, struct err *e);
+/* The logits of the run-ahead, or of the running step. */
+float *stepper_rows(const struct stepper *st, bool ahead);
 
 /* Runs a step. Finished sequences are skipped; failed ones only get their gen. After an error,
  * which is the model's, no sequence has changed. A device that samples gets the following step

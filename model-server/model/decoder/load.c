@@ -67,11 +67,18 @@ static void report(struct loader *l, int layers)
         LOGI("layers", layers), LOGI("of", n), LOGI("bytes", d->weights.bytes));
 }
 
+static void most_width(struct decoder *d, const struct sublayer_ops *y, uint32_t layer,
+                       uint32_t *most)
+{
+    const uint32_t width = y->width(d, layer);
+    most = y->in_tiles ? &d->tile_width : most;
+    *most = width > *most ? width : *most;
+}
+
 static void load_sublayer(struct loader *l, struct sublayer *y, const struct sublayer_ops *ops,
                           uint32_t layer, uint32_t *most)
 {
-    const uint32_t width = ops->width(l->d, layer);
-    *most = width > *most ? width : *most;
+    most_width(l->d, ops, layer, most);
     *y = (struct sublayer){.ops = ops, .self = ops->load(l, layer)};
 }
 
@@ -382,13 +389,6 @@ static int begin(struct loader *l)
     }
     decoder_load_ends(l);
     return l->failed ? -1 : 0;
-}
-
-static void most_width(const struct decoder *d, const struct sublayer_ops *y, uint32_t layer,
-                       uint32_t *most)
-{
-    const uint32_t width = y->width(d, layer);
-    *most = width > *most ? width : *most;
 }
 
 void decoder_load_outer(struct loader *l)

@@ -53,6 +53,41 @@ static size_t streams_of(const struct decoder_spec *m)
     return m->altup.n ? m->altup.n : m->mix.n + residual_blended_slots(m);
 }
 
+/* Most rows of a tile. */
+static size_t tile_rows(const struct decoder *d)
+{
+    return d->adapters || !d->ops->tile_rows ? SIZE_MAX : d->ops->tile_rows(d->dev);
+}
+
+uint32_t decoder_tiles(const struct decoder *d, uint32_t rows)
+{
+    const size_t most = tile_rows(d);
+    return (uint32_t)(rows / most + (rows % most != 0));
+}
+
+struct slice decoder_tile(uint32_t rows, uint32_t i, uint32_t n)
+{
+    const uint32_t units = (rows + DECODER_PART_ROWS - 1) / DECODER_PART_ROWS;
+    struct slice s = slice_of(units, i, n);
+    s.first *= DECODER_PART_ROWS, s.n *= DECODER_PART_ROWS;
+    s.n = s.n < rows - s.first ? s.n : rows - s.first;
+    return s;
+}
+
+/* Areas of the sublayers of a layer. Between its mixer and its feed-forward a decoder needs none of
+ * them. An encoder stores keys and values of all rows before the first feed-forward, in parts. */
+static size_t place_sublayers(const struct decoder *d, struct scratch *s, char *base, size_t at,
+                              size_t t)
+{
+    const size_t tile = tile_rows(d), rows = t < tile ? t : tile;
+    const size_t mixer_end = place_work(&s->mixer, base, at, t, d->mixer_width);
+    const size_t ffn_at = d->encodes ? mixer_end : at;
+    const size_t ffn_end = place_work(&s->ffn, base, ffn_at, t, d->ffn_width);
+    const size_t tile_end = place_work(&s->ffn, base, ffn_at, rows, d->tile_width);
+    const size_t end = tile_end > ffn_end ? tile_end : ffn_end;
+    return end > mixer_end ? end : mixer_end;
+}
+
 static size_t layout(const struct decoder *d, struct scratch *s, char *base, size_t t, size_t o)
 {
     const struct decoder_spec *m = &d->spec;
@@ -82,8 +117,7 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     at = place(&s->coefs, base, at, t, factors_of(m));
     at = place(&s->narrow, base, at, t, m->laurel_rank);
     at = place(&s->beside, base, at, t, m->laurel_rank ? m->hidden : 0);
-    at = place_work(&s->mixer, base, at, t, d->mixer_width);
-    at = place_work(&s->ffn, base, at, t, d->ffn_width);
+    at = place_sublayers(d, s, base, at, t);
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
         at = place(&s->rope[i], base, at, t, rope_dim(d, i));
     at = place(&s->q_scale, base, at, t, m->q_growth.length > 0);
@@ -120,18 +154,25 @@ static size_t host_floats(const struct decoder *d, size_t t, size_t o)
 }
 
 /* Each pass reads all weights: with fewer rows this costs more than rows that leave the cache, up
- * to some times what fits. */
+ * to some times what fits. Experts get a part of the rows each. */
 enum { SMALLEST_PASS = 256, SMALL_PASS = 512, BEYOND_CACHE = 4 };
+
+static uint64_t small_pass(const struct decoder *d)
+{
+    const uint64_t tile = d->ops->tile_rows ? d->ops->tile_rows(d->dev) : SMALL_PASS;
+    return d->experts.elements || 2 * tile > SMALL_PASS ? SMALL_PASS : 2 * tile;
+}
 
 uint32_t decoder_pass_of(const struct decoder *d, uint32_t tokens)
 {
     struct scratch s;
     const uint32_t sample = 1024;
+    const uint64_t small = small_pass(d);
     uint64_t most = d->ops->step_bytes / (layout(d, &s, NULL, sample, 0) / sample);
     if (!d->ops->step_bytes)
         return tokens;
-    if (most < SMALL_PASS)
-        most = BEYOND_CACHE * most < SMALL_PASS ? BEYOND_CACHE * most : SMALL_PASS;
+    if (most < small)
+        most = BEYOND_CACHE * most < small ? BEYOND_CACHE * most : small;
     most = most > SMALLEST_PASS ? most : SMALLEST_PASS;
     return tokens < most ? tokens : (uint32_t)most;
 }

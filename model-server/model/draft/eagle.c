@@ -307,6 +307,7 @@ static void count(struct decoder *d, const struct decoder *own)
     d->weights.elements += own->weights.elements;
     d->mixer_width = d->mixer_width > own->mixer_width ? d->mixer_width : own->mixer_width;
     d->ffn_width = d->ffn_width > own->ffn_width ? d->ffn_width : own->ffn_width;
+    d->tile_width = d->tile_width > own->tile_width ? d->tile_width : own->tile_width;
 }
 
 static void *load_any(struct loader *l, bool third)

@@ -175,7 +175,7 @@ static int sparsify(struct decoder *d, struct sub_step *s, float *gates, uint32_
     return 0;
 }
 
-static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
+static int tile(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
 {
     const struct dense *y = self;
     const struct decoder_spec *m = &d->spec;
@@ -211,4 +211,24 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     return 0;
 }
 
-const struct sublayer_ops ffn_dense = {"dense", width, load, release, forward};
+static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
+{
+    const uint32_t n_tiles = decoder_tiles(d, s->tokens);
+    for (uint32_t i = 0; i < n_tiles; i++) {
+        const struct slice rows = decoder_tile(s->tokens, i, n_tiles);
+        struct sub_step t = *s;
+        t.tokens = rows.n;
+        t.in += (size_t)rows.first * d->spec.hidden;
+        t.out += (size_t)rows.first * d->spec.hidden;
+        if (tile(d, self, &t, e))
+            return -1;
+    }
+    return 0;
+}
+
+const struct sublayer_ops ffn_dense = {.name = "dense",
+                                       .width = width,
+                                       .load = load,
+                                       .free = release,
+                                       .forward = forward,
+                                       .in_tiles = true};
