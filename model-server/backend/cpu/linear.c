@@ -112,6 +112,14 @@ static size_t column_bytes(const struct weight *w, size_t n)
     return n * (bytes ? LANES : LANES * dtype_size(w->dtype));
 }
 
+/* The bias of a panel, if products of plain numbers add it to their sums: not if something else
+ * comes first. */
+static const float *tile_bias(const struct float_product *p, size_t panel)
+{
+    const bool plain = p->w->kind == &kind_plain && !p->units;
+    return p->bias && plain ? p->bias + panel * LANES : NULL;
+}
+
 /* Scales and bias are applied last, so that divisions of a chain do not matter. */
 static void finish(const struct float_product *p, uint32_t first, uint32_t n)
 {
@@ -125,7 +133,7 @@ static void finish(const struct float_product *p, uint32_t first, uint32_t n)
     for (uint32_t r = 0; p->units && r < p->rows; r++)
         if (p->units[r] != 1.0f)
             p->kern->soft_cap(p->y + (size_t)r * p->w->rows + first, n, 1.0f / p->units[r], 0.0f);
-    for (uint32_t r = 0; p->bias && r < p->rows; r++)
+    for (uint32_t r = 0; p->bias && !tile_bias(p, 0) && r < p->rows; r++)
         p->kern->axpy(p->y + (size_t)r * p->w->rows + first, p->bias + first, 1.0f, n);
 }
 
@@ -233,6 +241,7 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
                                 .rows = p->rows,
                                 .n = n_outputs(w, i, next),
                                 .k = w->stored,
+                                .bias = tile_bias(p, i),
                                 .ahead = AHEAD,
                                 .next = (ptrdiff_t)further},
                  i, 0);
@@ -266,6 +275,7 @@ static void run_block(const struct float_product *p, const struct row_block *b)
                      .n = n_outputs(w, b->panel, b->end),
                      .k = b->cols,
                      .add = b->k > 0,
+                     .bias = b->k + b->cols == w->stored ? tile_bias(p, b->panel) : NULL,
                      .ahead = UINT32_MAX,
                      .pace = (STEP_BYTES + p->n_tiles - 1) / p->n_tiles};
     if (w->kind->widen) {
