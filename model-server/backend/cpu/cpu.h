@@ -338,6 +338,7 @@ BACKEND_OP(cpu, weight_layout);
 BACKEND_OP(cpu, weight_image);
 BACKEND_OP(cpu, weight_mapped);
 BACKEND_OP(cpu, observe);
+BACKEND_OP(cpu, mlp);
 /* Reserves scratch memory for sequences as long as the cache, so that steps allocate none. It is
  * not touched before it is used. */
 bool cpu_attention_reserve(struct device *d, const struct kv_desc *k);

@@ -175,9 +175,27 @@ static int sparsify(struct decoder *d, struct sub_step *s, float *gates, uint32_
     return 0;
 }
 
+/* The whole feed-forward in one operation, if nothing is between its matrices but the activation
+ * and the device prefers it. */
+static bool forward_at_once(struct decoder *d, const struct dense *y, struct sub_step *s)
+{
+    const struct decoder_spec *m = &d->spec;
+    const struct mlp p = {.up = y->up,
+                          .down = y->down,
+                          .up_bias = y->up_bias,
+                          .down_bias = y->down_bias,
+                          .act = spec_act(m, s->layer),
+                          .gated = gated(d)};
+    return d->ops->mlp && !d->adapters && !m->clips && !s->update && !y->factors && !y->norm &&
+           !m->layers[s->layer].sparse && !m->xielu && m->down_scale == 0 &&
+           d->ops->mlp(d->dev, s->out, s->in, s->tokens, &p);
+}
+
 static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
 {
     const struct dense *y = self;
+    if (forward_at_once(d, y, s))
+        return 0;
     const struct decoder_spec *m = &d->spec;
     const uint32_t ffn = split_ffn(&d->split, m, s->layer).n, up_width = gated(d) ? 2 * ffn : ffn;
     float *up = work_take(&s->work, s->tokens, up_width), *act = up;
