@@ -273,6 +273,15 @@ struct device_options {
     enum arith arith; /* arithmetic of products with plain 16-bit weights: EXACT or HALF */
 };
 
+/* Operands of backend_ops.mlp: up [n, hidden], or with `gated` [2 n, hidden], and down [hidden, n].
+ * Biases may be NULL. */
+struct mlp {
+    const struct weight *up, *down;
+    const float *up_bias, *down_bias;
+    enum act act;
+    bool gated;
+};
+
 /* See backend_ops.profile. */
 typedef void profile_fn(void *arg, const char *what, uint64_t bytes, double us);
 
@@ -460,6 +469,10 @@ struct backend_ops {
     void (*act_mul)(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                     enum act act);
     void (*act)(struct device *d, float *x, uint32_t rows, uint32_t n, enum act act); /* in place */
+    /* y[rows, down.rows] = linear(act(linear(x))), or with `gated` of act_mul(), in the same bits,
+     * without storing what is between them. False: not done, since the operations one by one are
+     * as fast. NULL: never done. */
+    bool (*mlp)(struct device *d, float *y, const float *x, uint32_t rows, const struct mlp *p);
     /* xIELU (arXiv 2411.13010), in place: x > 0: a x^2 + x / 2, else b (exp(min(x, -1e-6)) - 1 - x)
      * + x / 2. NULL: not supported. */
     void (*xielu)(struct device *d, float *x, uint32_t rows, uint32_t n, float a, float b);

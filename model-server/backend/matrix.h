@@ -88,6 +88,9 @@ struct mat_desc {
     enum quant quant; /* each rank of a matrix split by columns quantises its own slice */
     enum arith arith; /* arithmetic of products with parts that are SOURCE_CODES: EXACT or INT8;
                          with e4m3, of which are all parts or none, EXACT */
+    /* Rows of whole texts are multiplied, never that of a next token alone: forms that pay for
+     * many rows are preferred. The bits of a row do not depend on the number of rows either way. */
+    bool whole;
 };
 struct weight; /* opaque: a packed matrix [rows, cols] */
 

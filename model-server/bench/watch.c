@@ -91,6 +91,16 @@ TIMED(logit_scale, 0,
       (struct device * d, float *x, uint32_t rows, uint32_t n, float scale, float cap),
       (d, x, rows, n, scale, cap))
 
+static bool watch_mlp(struct device *d, float *y, const float *x, uint32_t rows,
+                      const struct mlp *p)
+{
+    const int64_t start = clock_ns();
+    if (!found.ops->mlp(d, y, x, rows, p))
+        return false;
+    add("mlp", found.ops->weight_bytes(p->up) + found.ops->weight_bytes(p->down), start);
+    return true;
+}
+
 static int watch_download(struct device *d, void *dst, const void *src, size_t bytes, struct err *e)
 {
     int64_t start = clock_ns();
@@ -153,6 +163,7 @@ const struct backend_ops *watch_ops(const struct backend_ops *ops)
     TAKE(rope_kv);
     TAKE(attention);
     TAKE(act_mul);
+    all.mlp = ops->mlp ? watch_mlp : NULL;
     TAKE(act);
     TAKE(moe);
     TAKE(gather_out);

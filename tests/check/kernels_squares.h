@@ -23,7 +23,7 @@ static bool check_squares(squares_bf16_fn *ref, squares_bf16_fn *fn, uint32_t n,
 {
     enum { TALL = 5, WIDE = 7, STEPS = 4, LD = (WIDE + 1) * SQUARE };
     static _Alignas(64) char xs[TALL * STEPS * SQUARE_PARTS * SQUARE_BYTES],
-        ws[WIDE * STEPS * SQUARE_BYTES];
+        ws[WIDE * STEPS * SQUARE_PARTS * SQUARE_BYTES];
     static _Alignas(64) float y0[TALL * SQUARE * LD + CANARY], y1[TALL * SQUARE * LD + CANARY];
     if (n > 65)
         return true; /* nothing depends on more */
@@ -34,18 +34,21 @@ static bool check_squares(squares_bf16_fn *ref, squares_bf16_fn *fn, uint32_t n,
     struct squares t = {.sums = y0, .sums_bytes = LD * sizeof(float), .x = xs, .w = ws};
     t.tall = 1 + n % TALL, t.wide = 1 + n % WIDE, t.steps = 1 + rng_below(&rng, STEPS);
     t.parts = bf16 && n / 2 % 2 ? SQUARE_PARTS : 1;
+    t.split = t.parts > 1 && n % 8 > 5;
     t.rows = t.tall == 1 ? 1 + rng_below(&rng, SQUARE) : SQUARE;
     t.x_bytes = (size_t)t.steps * t.parts * t.rows * SQUARE_STEP_BYTES;
-    t.w_bytes = t.steps * SQUARE_BYTES + (n % 2 ? 0 : 64);
+    const size_t step = (t.split ? SQUARE_PARTS : 1) * (size_t)SQUARE_BYTES;
+    t.w_bytes = t.steps * step + (n % 2 ? 0 : 64);
     if (t.w_bytes * t.wide > sizeof(ws))
-        t.w_bytes = t.steps * SQUARE_BYTES;
+        t.w_bytes = t.steps * step;
     const char *listed[WIDE + SQUARE_AHEAD];
     for (uint32_t i = 0; i < WIDE + SQUARE_AHEAD; i++)
-        listed[i] = ws + rng_below(&rng, WIDE) * (size_t)STEPS * SQUARE_BYTES;
+        listed[i] = ws + rng_below(&rng, WIDE) * STEPS * step;
     if (n % 4 == 1)
         t.panels = listed;
     t.add = n % 3, t.next = ws, t.next_bytes = 64 * (n % 5);
-    t.fetch = 64 * rng_below(&rng, 17), t.ahead = t.panels ? 0 : SQUARE_BYTES * rng_below(&rng, 4);
+    t.fetch = 64 * rng_below(&rng, 17);
+    t.ahead = t.panels || t.split ? 0 : SQUARE_BYTES * rng_below(&rng, 4);
     ref(&t);
     t.sums = y1;
     fn(&t);
@@ -100,6 +103,20 @@ static bool check_square_int8(void (*fn)(void), uint32_t n)
 static bool check_square_fp8(void (*fn)(void), uint32_t n)
 {
     return check_square_bytes(k_square_fp8_ref, (square_fp8_fn *)fn, n, no_nan);
+}
+
+/* Columns of a panel in three parts, of any numbers. */
+static bool check_square_f32(void (*fn)(void), uint32_t n)
+{
+    static _Alignas(64) float panel[65 * LANES];
+    if (n > 65)
+        return true; /* nothing depends on more */
+    fill(1);
+    for (size_t i = 0; i < (size_t)n * LANES; i++)
+        panel[i] = i % 50 ? rng_wide(&rng) : float_of(rng_u32(&rng));
+    k_square_f32_ref((char *)want, panel, n);
+    CALL(square_f32)((char *)got, panel, n);
+    return same();
 }
 
 /* Up to 16 rows with up to six panels of quads, with scales for some of their steps or none. */
@@ -192,7 +209,7 @@ static bool same_pair_tile(const struct pair_test *t, uint32_t n, uint32_t rows)
     struct tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = t->panels};
     a.w_bytes = ((k + 1) & ~1u) * LANES * sizeof(uint16_t), a.rows = rows, a.n = n, a.k = k;
     a.add = rng_below(&rng, 2), a.ahead = 64 * rng_below(&rng, 20);
-    a.pace = rng_below(&rng, 65);
+    a.pace = rng_below(&rng, 65), a.bias = t->ref == k_tile_bf16x2_ref && a.k % 2 ? x : NULL;
     for (uint32_t i = 0; i < N_X; i++)
         tx[i] = float_of((uint32_t)t->panels[rng_below(&rng, t->n_panels)] << 16 |
                          t->panels[rng_below(&rng, t->n_panels)]);
@@ -213,6 +230,7 @@ static bool check_tile_bf16x2(void (*fn)(void), uint32_t n)
     bool same = true;
     if (n > MAX_N)
         return true; /* nothing depends on more panels */
+    fill(PAIR_OUT); /* a bias */
     for (uint32_t i = 0; i < N; i++)
         panels[i] = rng_below(&rng, 50) ? bf16_of_f32(rng_wide(&rng)) : rng_u32(&rng) & 0x807f;
     for (uint32_t rows = 1; same && rows <= TILE_ROWS; rows++)

@@ -14,8 +14,8 @@
 static struct rng rng;
 static const struct backend_ops *const ops = &backend_cpu;
 
-/* How pairs of bfloat16 are multiplied. */
-enum form { IN_PAIRS, IN_SQUARES, IN_PARTS, IN_F16 };
+/* How pairs of bfloat16 are multiplied; of the last one weights are fp32. */
+enum form { IN_PAIRS, IN_SQUARES, IN_PARTS, IN_F16, BOTH_IN_PARTS };
 
 static struct device *half_device(int threads, uint64_t features, enum form form)
 {
@@ -25,19 +25,19 @@ static struct device *half_device(int threads, uint64_t features, enum form form
     if (!d)
         fail_msg("%s", e.msg);
     d->half = form == IN_PAIRS;
-    d->squares = form == IN_SQUARES ? 1 : form == IN_PARTS ? SQUARE_PARTS : 0;
+    d->squares = form == IN_SQUARES ? 1 : form == IN_PARTS || form == BOTH_IN_PARTS ? SQUARE_PARTS : 0;
     d->half_f16 = form == IN_F16;
     return d;
 }
 
-static struct weight *load(struct device *d, const float *w, uint32_t rows, uint32_t cols)
+static struct weight *load(struct device *d, enum form form, const float *w, uint32_t rows,
+                           uint32_t cols)
 {
     struct err e = ERR_INIT;
     struct mat_part part = {w, DT_F32, rows, cols, cols, 1};
-    struct weight *out = ops->weight_load(
-        d,
-        &(struct mat_desc){.parts = &part, .n_parts = 1, .dtype = d->half_f16 ? DT_F16 : DT_BF16},
-        &e);
+    const enum dtype type = form == IN_F16 ? DT_F16 : form == BOTH_IN_PARTS ? DT_F32 : DT_BF16;
+    const struct mat_desc m = {.parts = &part, .n_parts = 1, .dtype = type, .whole = true};
+    struct weight *out = ops->weight_load(d, &m, &e);
     if (!out)
         fail_msg("%s", e.msg);
     assert_true(out->half == (d->half || d->half_f16) && out->squares == d->squares);
@@ -54,7 +54,7 @@ static void same_bits_everywhere(enum form form)
     for (size_t f = 0; f < sizeof(features) / sizeof(*features); f++)
         for (int threads = 1; threads <= 3; threads += 2) {
             struct device *d = half_device(threads, features[f], form);
-            struct weight *pw = load(d, w, N, K);
+            struct weight *pw = load(d, form, w, N, K);
             for (size_t r = 0; f == 0 && threads == 1 && r < ROWS; r++)
                 ops->linear(d, want + r * N, x + r * K, 1, pw, b);
             /* the first two are slow */
@@ -79,6 +79,7 @@ TEST(a_row_has_the_same_bits_in_squares)
 {
     same_bits_everywhere(IN_SQUARES);
     same_bits_everywhere(IN_PARTS);
+    same_bits_everywhere(BOTH_IN_PARTS);
 }
 
 struct error {
@@ -99,7 +100,7 @@ static struct error error_of(enum form form, uint32_t k, bool cancelling, float 
         for (uint32_t c = 0; c + 1 < k; c += 2)
             x[(size_t)r * k + c + 1] = x[(size_t)r * k + c] * (1 + part * rng_unit(&rng));
     struct device *d = half_device(2, ~0ull, form);
-    struct weight *pw = load(d, w, N, k);
+    struct weight *pw = load(d, form, w, N, k);
     ops->linear(d, y, x, ROWS, pw, NULL);
     double sq_err = 0, sq = 0, worst = 0;
     for (uint32_t r = 0; r < ROWS; r++)
@@ -107,9 +108,10 @@ static struct error error_of(enum form form, uint32_t k, bool cancelling, float 
             double sum = 0, mag = 0;
             for (uint32_t c = 0; c < k; c++) {
                 const float f = w[(size_t)i * k + c];
-                double term = (double)(form == IN_F16 ? f32_of_f16(f16_of_f32(f))
-                                                      : f32_of_bf16(bf16_of_f32(f))) *
-                              (double)x[(size_t)r * k + c];
+                const float as = form == IN_F16          ? f32_of_f16(f16_of_f32(f))
+                                 : form == BOTH_IN_PARTS ? f
+                                                         : f32_of_bf16(bf16_of_f32(f));
+                const double term = (double)as * (double)x[(size_t)r * k + c];
                 sum += term, mag += fabs(term);
             }
             double err = fabs((double)y[r * N + i] - sum);
@@ -129,7 +131,7 @@ static void long_rows_have_the_same_bits(enum form form)
     float *w = rng_floats(&rng, (size_t)N * K), *x = rng_floats(&rng, (size_t)ROWS * K);
     float want[N * ROWS], got[N * ROWS];
     struct device *d = half_device(1, ~0ull, form);
-    struct weight *pw = load(d, w, N, K);
+    struct weight *pw = load(d, form, w, N, K);
     for (uint32_t r = 0; r < ROWS; r++)
         ops->linear(d, want + r * N, x + (size_t)r * K, 1, pw, NULL);
     ops->linear(d, got, x, ROWS, pw, NULL);
@@ -143,6 +145,7 @@ TEST(long_rows_have_the_same_bits_in_squares)
 {
     long_rows_have_the_same_bits(IN_SQUARES);
     long_rows_have_the_same_bits(IN_PARTS);
+    long_rows_have_the_same_bits(BOTH_IN_PARTS);
 }
 
 /* Large and small numbers that would leave the range of float16: rows are scaled by powers of two,
@@ -153,7 +156,7 @@ TEST(float16_does_not_overflow)
     float *w = rng_floats(&rng, N * K), *x = rng_floats(&rng, ROWS * K);
     float want[N * ROWS], got[N * ROWS];
     struct device *d = half_device(2, ~0ull, IN_F16);
-    struct weight *pw = load(d, w, N, K);
+    struct weight *pw = load(d, IN_F16, w, N, K);
     ops->linear(d, want, x, ROWS, pw, NULL);
     for (int power = -50; power <= 50; power += 20) {
         for (uint32_t i = 0; i < ROWS * K; i++)
@@ -241,6 +244,45 @@ TEST(parts_are_as_exact_as_fp32)
     }
 }
 
+/* fp32 weights in three parts, too: six of nine products of parts. Those that are left out are less
+ * than 2^-21 of the sum of magnitudes. */
+TEST(weights_in_parts_are_as_exact_as_fp32)
+{
+    static const uint32_t ks[] = {1, 31, 64, 384, 1536, 8191};
+    for (size_t i = 0; i < sizeof(ks) / sizeof(*ks); i++) {
+        const double bound = (SQUARE_PRODUCTS * ceil(ks[i] / 32.0) + 17 + 8) * 0x1p-24;
+        const struct error plain = error_of(BOTH_IN_PARTS, ks[i], false, 0),
+                           bad = error_of(BOTH_IN_PARTS, ks[i], true, 0.01f);
+        assert_true(plain.worst <= bound && bad.worst <= bound);
+        assert_true(plain.rms <= 1e-6);
+        print_message("%u columns in parts: %.1e of the results' rms\n", ks[i], plain.rms);
+    }
+}
+
+/* A matrix that may multiply the row of a next token alone stays in fp32. */
+TEST(only_whole_passes_split_weights)
+{
+    struct device *d = half_device(1, ~0ull, BOTH_IN_PARTS);
+    struct err e = ERR_INIT;
+    float one[4] = {1, 2, 3, 4};
+    struct mat_part part = {one, DT_F32, 1, 4, 4, 1};
+    for (int whole = 0; whole < 2; whole++) {
+        struct weight *w = ops->weight_load(
+            d, &(struct mat_desc){.parts = &part, .n_parts = 1, .dtype = DT_F32, .whole = whole},
+            &e);
+        assert_non_null(w);
+        assert_int_equal(w->squares, whole ? SQUARE_PARTS : 0);
+        struct weight_image image;
+        assert_true(ops->weight_image(w, &image));
+        struct weight *again = ops->weight_mapped(d, &image, &e);
+        assert_non_null(again);
+        assert_int_equal(again->squares, w->squares);
+        ops->weight_free(d, again);
+        ops->weight_free(d, w);
+    }
+    ops->close(d);
+}
+
 /* Rows that are not finite take no other with them, and huge numbers are split without overflow. */
 TEST(parts_of_extreme_rows)
 {
@@ -251,7 +293,7 @@ TEST(parts_of_extreme_rows)
     x[0 * K + 3] = FLT_MAX, x[1 * K + 3] = INFINITY, x[2 * K + 3] = NAN,
               x[3 * K + 3] = 1.1754944e-30f;
     struct device *d = half_device(1, ~0ull, IN_PARTS);
-    struct weight *pw = load(d, w, N, K);
+    struct weight *pw = load(d, IN_PARTS, w, N, K);
     ops->linear(d, y, x, ROWS, pw, NULL);
     assert_true(y[0] == FLT_MAX * 0.5f);
     assert_true(isinf(y[N]) && y[N] > 0);

@@ -21,6 +21,7 @@ static bool check_tile(tile_f32_fn *ref, tile_f32_fn *fn, uint32_t n, enum dtype
     enum { MAX_K = 70, LDY = 200 };
     static float tx[MAX_K * TILE_ROWS], y0[TILE_ROWS * LDY + CANARY], y1[TILE_ROWS * LDY + CANARY];
     static _Alignas(64) uint16_t panels[LDY / LANES * 2 * MAX_K * LANES * 2];
+    static float bias[LDY];
     if (n > LDY - 2 * LANES)
         return true; /* nothing depends on more panels */
     for (size_t i = 0; i < sizeof(panels) / 2; i++)
@@ -33,9 +34,11 @@ static bool check_tile(tile_f32_fn *ref, tile_f32_fn *fn, uint32_t n, enum dtype
         struct tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = panels};
         a.w_bytes = (size_t)k_room * LANES * dtype_size(t), a.rows = rows, a.n = n, a.k = k;
         a.add = rng_below(&rng, 2), a.ahead = 64 * rng_below(&rng, 20);
-        a.pace = rng_below(&rng, 65);
+        a.pace = rng_below(&rng, 65), a.bias = rng_below(&rng, 2) ? bias : NULL;
         for (size_t i = 0; i < sizeof(tx) / 4; i++)
             tx[i] = rng_wide(&rng);
+        for (size_t i = 0; i < LDY; i++)
+            bias[i] = rng_wide(&rng);
         for (size_t i = 0; i < sizeof(y0) / 4; i++)
             y0[i] = y1[i] = rng_wide(&rng);
         ref(&a);

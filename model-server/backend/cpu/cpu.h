@@ -117,8 +117,9 @@ struct weight {
     enum dtype dtype;
     bool half; /* x is rounded to w's 16-bit type and multiplied in pairs */
     float top; /* of float16 in pairs: the greatest magnitude, or 0 */
-    /* Of bfloat16: parts of x in linear_squares(). 1: x is rounded; SQUARE_PARTS: it is not; 0:
-     * fp32 products. */
+    bool whole; /* mat_desc.whole */
+    /* Parts of x in linear_squares(). 1: x is rounded; SQUARE_PARTS: it is not; 0: fp32 products.
+     * Of fp32 SQUARE_PARTS or 0. */
     uint8_t squares;
     /* of linear_float(): for these panels, or for widened ones */
     void (*tile)(const struct tile *t);
@@ -332,12 +333,13 @@ void cpu_rwkv_finish(struct device *d, float *o, const struct recur *p);
 #define X(op) BACKEND_OP(cpu, op);
 BACKEND_OPS(X)
 #undef X
-/* Chooses the product of a matrix by w->kind and w->dtype: sets half, squares and tile. */
+/* Chooses the product of a matrix by w->kind, w->dtype and w->whole: sets half, squares and tile. */
 void cpu_weight_choose(const struct device *d, struct weight *w);
 BACKEND_OP(cpu, weight_layout);
 BACKEND_OP(cpu, weight_image);
 BACKEND_OP(cpu, weight_mapped);
 BACKEND_OP(cpu, observe);
+BACKEND_OP(cpu, mlp);
 /* Reserves scratch memory for sequences as long as the cache, so that steps allocate none. It is
  * not touched before it is used. */
 bool cpu_attention_reserve(struct device *d, const struct kv_desc *k);

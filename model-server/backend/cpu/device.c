@@ -219,6 +219,7 @@ const struct backend_ops backend_cpu = {
     .host_threads = cpu_host_threads,
     .host_run = cpu_host_run,
     .observe = cpu_observe,
+    .mlp = cpu_mlp,
 // clang-format off
 #define X(op) .op = cpu_##op,
     BACKEND_OPS(X)

@@ -23,6 +23,7 @@ struct head {
         float zero;
         int32_t table; /* a row of formats[] with this table, -1: none */
     } codes;
+    uint32_t whole; /* mat_desc.whole; 0 in files from before it */
 };
 _Static_assert(sizeof(struct head) <= WEIGHT_HEAD, "the head has room");
 
@@ -60,7 +61,8 @@ bool cpu_weight_image(const struct weight *w, struct weight_image *out)
                      .top = w->top,
                      .pairs = in_pairs(w),
                      .block = w->block,
-                     .stored = w->stored};
+                     .stored = w->stored,
+                     .whole = w->whole};
     while (h.kind < KINDS && kinds[h.kind] != w->kind)
         h.kind++;
     const struct code_layout *l = &w->codes;
@@ -125,6 +127,7 @@ static bool fill(const struct device *d, struct weight *w, const struct head *h,
     w->stored = h->stored;
     w->n_panels = (w->rows + LANES - 1) / LANES;
     w->top = h->top;
+    w->whole = h->whole != 0;
     cpu_weight_choose(d, w);
     w->block = h->block;
     if (w->block && (w->kind != &kind_fp8 || !block_fits(w->block)))

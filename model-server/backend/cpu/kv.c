@@ -176,11 +176,11 @@ static void put_nibble(char *page, size_t at, uint8_t code)
 
 static void put_key(char *page, enum kv_dtype t, uint32_t at, uint32_t dim, const void *x)
 {
-    for (uint32_t i = 0; i < dim; i++) {
+    for (uint32_t i = 0; t == KV_F32 && i < dim; i++)
+        ((float *)(void *)page)[kv_key_at(KV_F32, at, i)] = ((const float *)x)[i];
+    for (uint32_t i = 0; t != KV_F32 && i < dim; i++) {
         size_t to = kv_key_at(t, at, i);
-        if (t == KV_F32)
-            ((float *)(void *)page)[to] = ((const float *)x)[i];
-        else if (t == KV_I4)
+        if (t == KV_I4)
             put_nibble(page, to, ((const uint8_t *)x)[i]);
         else if (kv_dtype_scaled(t))
             ((uint8_t *)page)[to] = ((const uint8_t *)x)[i];
@@ -348,31 +348,60 @@ static void prepare_head(const struct rope_job *j, float *x, int part, uint32_t 
         norm_head(j, x, part, head, token);
 }
 
+/* A row of q, k and v. */
+struct qkv_row {
+    float *q, *k, *v;
+    size_t v_dim, width;
+};
+
+static struct qkv_row qkv_row(const struct rope_job *j, size_t token)
+{
+    const struct rope_kv *p = j->p;
+    const size_t v_dim = p->n_kv_heads ? kv_stream(j->kv, j->layer, true, 0)->dim : 0;
+    const size_t width = (size_t)(p->n_heads + p->n_kv_heads) * p->head_dim + p->n_kv_heads * v_dim;
+    float *q = j->qkv + token * width, *k = q + (size_t)p->n_heads * p->head_dim;
+    return (struct qkv_row){q, k, k + (size_t)p->n_kv_heads * p->head_dim, v_dim, width};
+}
+
+/* Clips, normalises and rotates. */
+static void prepare_token(const struct rope_job *j, size_t t)
+{
+    const struct rope_kv *p = j->p;
+    const struct qkv_row r = qkv_row(j, t);
+    for (size_t i = 0; p->clip > 0.0f && i < r.width; i++) /* NaN stays NaN */
+        r.q[i] = r.q[i] > p->clip ? p->clip : r.q[i] < -p->clip ? -p->clip : r.q[i];
+    for (uint32_t h = 0; h < p->n_heads; h++)
+        prepare_head(j, r.q + (size_t)h * p->head_dim, 0, h, t);
+    if (p->q_scale)
+        j->d->kern.soft_cap(r.q, p->n_heads * p->head_dim, p->q_scale[t], 0.0f);
+    for (uint32_t h = 0; h < p->n_kv_heads; h++) {
+        prepare_head(j, r.k + (size_t)h * p->head_dim, 1, h, t);
+        if (p->v_norm)
+            norm_head(j, r.v + h * r.v_dim, 2, h, t);
+    }
+}
+
+/* Head by head, since a page of a head has some tokens: its lines stay in the L1 cache. */
+static void store_tokens(const struct rope_job *j, size_t begin, size_t end)
+{
+    const uint32_t *slots = kv_slots(&j->kv->desc, j->d->batch), dim = j->p->head_dim;
+    for (uint32_t h = 0; h < j->p->n_kv_heads; h++)
+        for (size_t t = begin; t < end; t++) {
+            const struct qkv_row r = qkv_row(j, t);
+            store_head(&j->d->kern, j->kv, j->layer, false, h, slots[t], r.k + (size_t)h * dim);
+            store_head(&j->d->kern, j->kv, j->layer, true, h, slots[t], r.v + h * r.v_dim);
+        }
+}
+
 static void rope_tokens(void *arg, int thread, size_t begin, size_t end)
 {
     const struct rope_job *j = arg;
-    const struct rope_kv *p = j->p;
-    const uint32_t *slots = kv_slots(&j->kv->desc, j->d->batch);
-    const size_t v_dim = p->n_kv_heads ? kv_stream(j->kv, j->layer, true, 0)->dim : 0;
-    const size_t width = (size_t)(p->n_heads + p->n_kv_heads) * p->head_dim + p->n_kv_heads * v_dim;
     (void)thread;
-    for (size_t t = begin; t < end; t++) {
-        float *q = j->qkv + t * width, *k = q + (size_t)p->n_heads * p->head_dim;
-        float *v = k + (size_t)p->n_kv_heads * p->head_dim;
-        uint32_t slot = slots[t];
-        for (size_t i = 0; p->clip > 0.0f && i < width; i++) /* NaN stays NaN */
-            q[i] = q[i] > p->clip ? p->clip : q[i] < -p->clip ? -p->clip : q[i];
-        for (uint32_t h = 0; h < p->n_heads; h++)
-            prepare_head(j, q + (size_t)h * p->head_dim, 0, h, t);
-        if (p->q_scale)
-            j->d->kern.soft_cap(q, p->n_heads * p->head_dim, p->q_scale[t], 0.0f);
-        for (uint32_t h = 0; h < p->n_kv_heads; h++) {
-            prepare_head(j, k + (size_t)h * p->head_dim, 1, h, t);
-            store_head(&j->d->kern, j->kv, j->layer, false, h, slot, k + (size_t)h * p->head_dim);
-            if (p->v_norm)
-                norm_head(j, v + h * v_dim, 2, h, t);
-            store_head(&j->d->kern, j->kv, j->layer, true, h, slot, v + h * v_dim);
-        }
+    for (size_t t = begin, next; t < end; t = next) {
+        next = t + KV_PAGE < end ? t + KV_PAGE : end;
+        for (size_t i = t; i < next; i++)
+            prepare_token(j, i);
+        store_tokens(j, t, next);
     }
 }
 

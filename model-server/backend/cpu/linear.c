@@ -7,6 +7,7 @@
  * pairs of bfloat16, x is narrowed instead (weight.half). Codes need more work: they are widened
  * into memory that stays in the cache, for all tiles of a chunk. docs/results/cpu-kernels.md has
  * measurements of the sizes below. */
+#include "model-server/backend/cpu/linear.h"
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/slice.h"
 #include <math.h>
@@ -17,32 +18,22 @@
 enum { PAIR_BYTES = 256 << 10 };
 enum { PASS_TILES = 48 };                 /* packed at a time: bounds the scratch memory */
 enum { AHEAD = 1024 };                    /* bytes prefetched in each of the streams */
+enum { BLOCK_TILES = 12 };
 enum { PACK_COLS = 256 };                 /* an item of the packing */
 enum { PACK_ALONE = 16384 };              /* numbers that do not pay for a second thread */
 enum { WIDE_PANELS = 4, WIDE_COLS = 64 }; /* widened for one tile: half of the L1 cache */
 _Static_assert(PAIR_BYTES / (2 * STEP_BYTES) % BLOCK_MOST == 0, "no scale is divided");
 _Static_assert(PAIR_BYTES <= (size_t)THREAD_SCRATCH, "a pair of panels, widened");
 
-struct float_product {
-    const struct kernels *kern;
-    struct device *d;
-    const struct weight *w;
-    float *y;
-    const float *x, *bias;
-    float *packed; /* [tiles][cols][tile_stride]; of pairs: [tiles][ceil(cols / 2)][tile_stride] */
-    float *units;  /* [rows], of float16 in pairs: f16_unit() */
-    uint32_t rows, n_tiles;
-};
-
-/* Elements of `packed` in a row: a pair of 16-bit numbers is one. */
-static uint32_t packed_cols(const struct weight *w, uint32_t cols)
-{
-    return w->half ? (cols + 1) / 2 : cols;
-}
-
 static const float *tile_x(const struct float_product *p, uint32_t tile)
 {
-    return p->packed + (size_t)tile * packed_cols(p->w, p->w->cols) * TILE_ROWS;
+    return p->packed + (size_t)tile * packed_cols(p->w, p->x_cols) * TILE_ROWS;
+}
+
+/* Outputs of panels from `panel` on. */
+static float *panel_y(const struct float_product *p, size_t panel)
+{
+    return p->y + (panel - p->first_panel) * LANES;
 }
 
 /* Elements of a tile of x of some rows before the first column of a panel. */
@@ -89,13 +80,13 @@ static void pack_x(void *arg, int thread, size_t begin, size_t end)
 {
     const struct float_product *p = arg;
     (void)thread;
-    uint32_t cols = p->w->cols, blocks = (cols + PACK_COLS - 1) / PACK_COLS;
+    const uint32_t cols = p->x_cols, blocks = (cols + PACK_COLS - 1) / PACK_COLS;
     for (size_t item = begin; item < end; item++) {
         uint32_t tile = (uint32_t)(item / blocks), k = (uint32_t)(item % blocks) * PACK_COLS;
         const struct slice rows = slice_of(p->rows, tile, p->n_tiles);
         const float *src[TILE_ROWS];
         for (uint32_t r = 0; r < rows.n; r++)
-            src[r] = p->x + (size_t)(rows.first + r) * cols + k;
+            src[r] = p->x + (size_t)(rows.first + r) * p->ldx + k;
         float *dst = (float *)tile_x(p, tile) + (size_t)packed_cols(p->w, k) * tile_stride(rows.n);
         uint32_t n = cols - k < PACK_COLS ? cols - k : PACK_COLS;
         if (p->w->half)
@@ -105,11 +96,24 @@ static void pack_x(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
+void linear_pack(struct float_product *p)
+{
+    pack_x(p, 0, 0, (size_t)p->n_tiles * ((p->x_cols + PACK_COLS - 1) / PACK_COLS));
+}
+
 /* Bytes of n columns of a panel. */
 static size_t column_bytes(const struct weight *w, size_t n)
 {
     const bool bytes = w->kind == &kind_int8 || w->kind == &kind_fp8;
     return n * (bytes ? LANES : LANES * dtype_size(w->dtype));
+}
+
+/* The bias of a panel, if products of plain numbers add it to their sums: not if something else
+ * comes first. */
+static const float *tile_bias(const struct float_product *p, size_t panel)
+{
+    const bool plain = p->w->kind == &kind_plain && !p->units;
+    return p->bias && plain ? p->bias + panel * LANES : NULL;
 }
 
 /* Scales and bias are applied last, so that divisions of a chain do not matter. */
@@ -120,13 +124,13 @@ static void finish(const struct float_product *p, uint32_t first, uint32_t n)
                                       : row_scales(p->w, weight_panel(p->w, (first + i) / LANES));
         for (uint32_t r = 0; r < p->rows; r++)
             for (uint32_t l = 0; l < LANES && i + l < n; l++)
-                p->y[(size_t)r * p->w->rows + first + i + l] *= s[l];
+                p->y[(size_t)r * p->ldy + first + i + l] *= s[l];
     }
     for (uint32_t r = 0; p->units && r < p->rows; r++)
         if (p->units[r] != 1.0f)
-            p->kern->soft_cap(p->y + (size_t)r * p->w->rows + first, n, 1.0f / p->units[r], 0.0f);
-    for (uint32_t r = 0; p->bias && r < p->rows; r++)
-        p->kern->axpy(p->y + (size_t)r * p->w->rows + first, p->bias + first, 1.0f, n);
+            p->kern->soft_cap(p->y + (size_t)r * p->ldy + first, n, 1.0f / p->units[r], 0.0f);
+    for (uint32_t r = 0; p->bias && !tile_bias(p, 0) && r < p->rows; r++)
+        p->kern->axpy(p->y + (size_t)r * p->ldy + first, p->bias + first, 1.0f, n);
 }
 
 /* Outputs of panels [begin, end). */
@@ -233,6 +237,7 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
                                 .rows = p->rows,
                                 .n = n_outputs(w, i, next),
                                 .k = w->stored,
+                                .bias = tile_bias(p, i),
                                 .ahead = AHEAD,
                                 .next = (ptrdiff_t)further},
                  i, 0);
@@ -246,26 +251,19 @@ static uint32_t block_cols(const struct weight *w)
     return PAIR_BYTES / 2 / (w->kind->widen ? STEP_BYTES : (uint32_t)column_bytes(w, 1));
 }
 
-/* The work while one pair of panels stays in the cache. */
-struct row_block {
-    size_t panel, end; /* the pair: [panel, end) */
-    uint32_t k, cols;  /* columns [k, k + cols) */
-    ptrdiff_t next;    /* from this pair to the one after it, in bytes */
-    float *wide;       /* room for the pair in fp32 */
-};
-
 /* Each tile continues the sums in y and prefetches its share of the next pair; codes are
  * prefetched while they are widened. */
 static void run_block(const struct float_product *p, const struct row_block *b)
 {
     const struct weight *w = p->w;
     size_t steps = column_bytes(w, b->cols) / STEP_BYTES;
-    struct tile t = {.ldy = w->rows,
+    struct tile t = {.ldy = p->ldy,
                      .w = weight_panel(w, b->panel) + column_bytes(w, b->k),
                      .w_bytes = w->panel_bytes,
                      .n = n_outputs(w, b->panel, b->end),
                      .k = b->cols,
                      .add = b->k > 0,
+                     .bias = b->k + b->cols == w->stored ? tile_bias(p, b->panel) : NULL,
                      .ahead = UINT32_MAX,
                      .pace = (STEP_BYTES + p->n_tiles - 1) / p->n_tiles};
     if (w->kind->widen) {
@@ -277,14 +275,27 @@ static void run_block(const struct float_product *p, const struct row_block *b)
         const struct slice rows = slice_of(p->rows, i, p->n_tiles);
         t.rows = rows.n;
         t.x = tile_x(p, i) + before_panel(w, b->panel, t.rows) +
-              (size_t)packed_cols(w, b->k) * tile_stride(t.rows);
-        t.y = p->y + (size_t)rows.first * w->rows + b->panel * LANES;
+              (size_t)packed_cols(w, b->k - p->first_col) * tile_stride(t.rows);
+        t.y = panel_y(p, b->panel) + (size_t)rows.first * p->ldy;
         t.next = w->kind->widen ? 0 : b->next + (ptrdiff_t)(i * steps * t.pace);
         run_tile(w, &t, b->panel, b->k);
     }
 }
 
-static void block_panels(void *arg, int thread, size_t begin, size_t end)
+void linear_columns(const struct float_product *p, struct row_block *b, size_t begin, size_t end)
+{
+    const struct weight *w = p->w;
+    for (b->panel = begin; b->panel < end; b->panel = b->end) {
+        b->end = panels_alike(w, b->panel, b->panel + 2 < end ? b->panel + 2 : end);
+        /* after the last: the next columns of the first pair */
+        b->next = b->end < end ? (ptrdiff_t)((b->end - b->panel) * w->panel_bytes)
+                               : (ptrdiff_t)column_bytes(w, b->cols) -
+                                     (ptrdiff_t)((b->panel - begin) * w->panel_bytes);
+        run_block(p, b);
+    }
+}
+
+void linear_panels(void *arg, int thread, size_t begin, size_t end)
 {
     const struct float_product *p = arg;
     const struct weight *w = p->w;
@@ -292,16 +303,38 @@ static void block_panels(void *arg, int thread, size_t begin, size_t end)
     struct row_block b = {.wide = (float *)(void *)cpu_thread_scratch(p->d, thread)};
     for (b.k = 0; b.k < w->stored; b.k += b.cols) {
         b.cols = w->stored - b.k < most ? w->stored - b.k : most;
-        for (b.panel = begin; b.panel < end; b.panel = b.end) {
-            b.end = panels_alike(w, b.panel, b.panel + 2 < end ? b.panel + 2 : end);
-            /* after the last: the next columns of the first pair */
-            b.next = b.end < end ? (ptrdiff_t)((b.end - b.panel) * w->panel_bytes)
-                                 : (ptrdiff_t)column_bytes(w, b.cols) -
-                                       (ptrdiff_t)((b.panel - begin) * w->panel_bytes);
-            run_block(p, &b);
-        }
+        linear_columns(p, &b, begin, end);
     }
     finish(p, (uint32_t)begin * LANES, n_outputs(w, begin, end));
+}
+
+/* Blocks of rows for threads that multiply them with all panels; 0: too few rows, or x of a block
+ * does not fit a thread's memory. */
+static uint32_t row_blocks(const struct float_product *p)
+{
+    const uint32_t threads = (uint32_t)pool_threads(p->d->pool);
+    const size_t tile = (size_t)packed_cols(p->w, p->w->cols) * TILE_ROWS * sizeof(float);
+    const size_t fit = THREAD_SCRATCH / tile, most = fit < BLOCK_TILES ? fit : BLOCK_TILES;
+    if (p->w->kind->widen || p->units || most < LINEAR_LEAST_TILES || p->n_tiles < threads * LINEAR_LEAST_TILES)
+        return 0;
+    const uint32_t each = (uint32_t)((p->n_tiles + threads * most - 1) / (threads * most));
+    return threads * each;
+}
+
+/* Items are blocks of rows: x of one is packed into memory that stays in the L2 cache. */
+static void multiply_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct float_product *p = arg;
+    const struct weight *w = p->w;
+    for (size_t i = begin; i < end; i++) {
+        const struct slice rows = slice_of(p->rows, (uint32_t)i, p->n_blocks);
+        struct float_product b = *p;
+        b.x += (size_t)rows.first * w->cols, b.y += (size_t)rows.first * w->rows;
+        b.rows = rows.n, b.n_tiles = (rows.n + p->kern->mr - 1) / p->kern->mr;
+        b.packed = (float *)(void *)cpu_thread_scratch(p->d, thread);
+        linear_pack(&b);
+        linear_panels(&b, thread, 0, w->n_panels);
+    }
 }
 
 static void find_units(void *arg, int thread, size_t begin, size_t end)
@@ -323,6 +356,10 @@ static void multiply(struct float_product *p)
 {
     const struct weight *w = p->w;
     struct pool *pool = p->d->pool;
+    if ((p->n_blocks = row_blocks(p))) {
+        pool_run(pool, multiply_rows, p, p->n_blocks, 1);
+        return;
+    }
     if (p->rows > 1 || w->half) {
         uint32_t blocks = (w->cols + PACK_COLS - 1) / PACK_COLS;
         size_t row = packed_cols(w, w->cols), alone = PACK_ALONE / PACK_COLS * p->n_tiles / p->rows;
@@ -338,7 +375,7 @@ static void multiply(struct float_product *p)
     }
     const bool dot = p->rows == 1 && w->kind == &kind_codes;
     range_fn *stream = dot ? dot_panels : w->kind->widen ? stream_codes : stream_panels;
-    pool_run(pool, p->n_tiles == 1 ? stream : block_panels, p, w->n_panels, PANEL_GRAIN);
+    pool_run(pool, p->n_tiles == 1 ? stream : linear_panels, p, w->n_panels, PANEL_GRAIN);
 }
 
 struct order_job {
@@ -387,6 +424,9 @@ void linear_float(struct device *d, float *y, const float *x, uint32_t rows, con
                                          .y = y + (size_t)part.first * w->rows,
                                          .x = x + (size_t)part.first * w->cols,
                                          .bias = bias,
+                                         .ldx = w->cols,
+                                         .ldy = w->rows,
+                                         .x_cols = w->cols,
                                          .rows = part.n,
                                          .n_tiles = (part.n + mr - 1) / mr});
     }

@@ -1,6 +1,6 @@
 /* linear_squares.c - products on matrix units. x becomes bfloat16, rounded or in three parts that
  * add up to it, or int8 with a scale for each row. It is laid out in steps of squares (squares.h);
- * the panels are used as they are.
+ * panels of bfloat16 and of w8a8 are used as they are.
  *
  * Few rows: four panels at a time are streamed from memory. Many: a group of panels stays in the
  * L2 cache for all rows of a pass, 32 of which are multiplied at a time, while the next group is
@@ -10,7 +10,7 @@
  * Panels of bytes (INT8, FP8) are widened to squares, a block at a time, before all rows of a pass
  * are multiplied with it: then a step of them takes half of the memory traffic. Scales of rows
  * multiply the sums at the end; of blocks of columns each has sums of its own, which are scaled and
- * added up.
+ * added up. Panels of fp32 are split into parts at the same place.
  *
  * A sum adds its columns in ascending order, whatever the pass and the block: the bits of a row
  * depend only on the row. */
@@ -30,6 +30,8 @@ _Static_assert(PASS_ROWS *BLOCK_PANELS *SQUARE_STEP_BYTES + PART_BYTES <= THREAD
                "sums of a group");
 /* Of bytes. Few rows: what is widened stays in the L1 cache; many: in the L2 cache. */
 enum { BYTE_STREAM_STEPS = 8, BYTE_BLOCK_STEPS = 64 };
+/* Of fp32, whose squares take six times as much as those bytes. */
+enum { SPLIT_STREAM_STEPS = 4, SPLIT_BLOCK_STEPS = 32 };
 _Static_assert(BLOCK_MOST / 32 <= BYTE_BLOCK_STEPS, "a block of columns is not divided");
 /* Numbers in a step; numbers that become bfloat16 at a time. */
 enum { STEP_COLS = SQUARE_STEP_BYTES / 2, COLS_AT_ONCE = 512 };
@@ -50,8 +52,9 @@ struct square_product {
     uint32_t group;      /* panels at a time */
     bool i8;
     bool bytes;      /* of bfloat16: panels of bytes, to be widened */
+    bool split;      /* of bfloat16: panels of fp32, to be split */
     uint32_t scaled; /* of bytes: steps that share a scale; 0: all */
-    char *wide;      /* of bytes: [threads][wide_bytes] */
+    char *wide;      /* of bytes and fp32: [threads][wide_bytes] */
     size_t wide_bytes;
     char *packed; /* [tall][steps][parts][square][64] */
     float *scale; /* [rows], of int8, and minus 128 times the sum of the numbers */
@@ -187,10 +190,33 @@ struct square_block {
 /* Bytes of a panel in a step. */
 static size_t step_bytes(const struct square_product *p)
 {
-    return p->bytes ? SQUARE_BYTES / 2 : SQUARE_BYTES;
+    return p->bytes ? SQUARE_BYTES / 2 : p->split ? 2 * SQUARE_BYTES : SQUARE_BYTES;
 }
 
-/* A block in bfloat16, with zeros after the last column: [wide][steps][1024]. */
+/* True if panels become squares before they are multiplied. */
+static bool makes_squares(const struct square_product *p) { return p->bytes || p->split; }
+
+/* Bytes of the squares that a step of such a panel becomes. */
+static size_t made_bytes(const struct square_product *p)
+{
+    return p->split ? (size_t)SQUARE_PARTS * SQUARE_BYTES : SQUARE_BYTES;
+}
+
+/* A block of fp32 in parts, with zeros after the last column: [wide][steps][SQUARE_PARTS][1024]. */
+static char *split_block(const struct square_product *p, const struct square_block *b)
+{
+    const uint32_t first = b->step * STEP_COLS, left = p->w->cols - first;
+    const uint32_t n = left < b->steps * STEP_COLS ? left : b->steps * STEP_COLS;
+    char *all = p->wide + (size_t)b->thread * p->wide_bytes;
+    for (uint32_t i = 0; i < b->wide; i++)
+        p->kern->square_f32(all + i * b->steps * made_bytes(p),
+                            (const float *)(const void *)weight_panel(p->w, b->panel + i) +
+                                (size_t)first * LANES,
+                            n);
+    return all;
+}
+
+/* A block of bytes in bfloat16, with zeros after the last column: [wide][steps][1024]. */
 static char *widen_block(const struct square_product *p, const struct square_block *b)
 {
     enum { QUADS = STEP_COLS / 4 };
@@ -240,16 +266,19 @@ static void run_block(const struct square_product *p, char *sums, const struct s
     const uint32_t turns = (p->tall + TALL - 1) / TALL;
     const size_t step = step_bytes(p), share = (step / 64 + turns - 1) / turns * 64;
     const size_t all = b->steps * step;
-    const bool stream = turns == 1 && !p->bytes;
+    const bool stream = turns == 1 && !makes_squares(p);
     const char *from = weight_panel(w, b->panel) + b->step * step;
     struct squares t = {.sums_bytes = (size_t)p->group * SQUARE_STEP_BYTES,
                         .x_bytes = p->steps * p->x_step,
                         .rows = p->square,
                         .parts = p->parts,
-                        .w = p->bytes ? widen_block(p, b) : from,
-                        .w_bytes = p->bytes ? b->steps * (size_t)SQUARE_BYTES : w->panel_bytes,
+                        .w = p->bytes   ? widen_block(p, b)
+                             : p->split ? split_block(p, b)
+                                        : from,
+                        .w_bytes = makes_squares(p) ? b->steps * made_bytes(p) : w->panel_bytes,
                         .wide = b->wide,
                         .steps = b->steps,
+                        .split = p->split,
                         .add = b->step > 0,
                         .ahead = stream ? STREAM_AHEAD : 0,
                         .next_bytes = w->panel_bytes};
@@ -339,18 +368,21 @@ static void choose_sizes(struct square_product *p)
 {
     const uint32_t each = p->w->n_panels / (uint32_t)pool_threads(p->d->pool);
     const bool few = p->tall <= TALL;
+    const uint32_t longest = p->split ? SPLIT_BLOCK_STEPS : BLOCK_STEPS;
     p->block = few ? UINT32_MAX : BLOCK_STEPS;
-    if (p->bytes)
+    if (p->split)
+        p->block = few ? SPLIT_STREAM_STEPS : SPLIT_BLOCK_STEPS;
+    else if (p->bytes)
         p->block = !few                            ? BYTE_BLOCK_STEPS
                    : p->scaled > BYTE_STREAM_STEPS ? p->scaled
                                                    : BYTE_STREAM_STEPS;
     p->group = few                          ? STREAM_PANELS
                : p->whole > p->block        ? BLOCK_PANELS
-               : p->whole > BLOCK_STEPS / 2 ? GROUP_PANELS / 2
+               : p->whole > longest / 2     ? GROUP_PANELS / 2
                                             : GROUP_PANELS;
     while (p->group > STREAM_PANELS && p->group > each)
         p->group /= 2;
-    p->wide_bytes = p->bytes ? (size_t)p->block * p->group * SQUARE_BYTES : 0;
+    p->wide_bytes = makes_squares(p) ? p->block * p->group * made_bytes(p) : 0;
 }
 
 static void multiply(struct square_product *p)
@@ -375,6 +407,7 @@ void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
                     const struct weight *w)
 {
     const bool i8 = w->kind == &kind_w8a8, bytes = !i8 && w->kind != &kind_plain;
+    const bool split = w->kind == &kind_plain && w->dtype == DT_F32;
     const uint32_t step_cols = SQUARE_STEP_BYTES / (i8 ? 1 : 2), parts = i8 ? 1 : w->squares;
     const uint32_t passes = (rows + PASS_ROWS - 1) / PASS_ROWS;
     for (uint32_t i = 0; i < passes; i++) {
@@ -393,12 +426,13 @@ void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
                                      .rows = pass.n,
                                      .tall = (pass.n + SQUARE - 1) / SQUARE,
                                      .steps = (w->cols + step_cols - 1) / step_cols,
-                                     .whole = (w->cols + (bytes ? step_cols - 1 : 0)) / step_cols,
+                                     .whole = (w->cols + (bytes || split ? step_cols - 1 : 0)) / step_cols,
                                      .parts = parts,
                                      .square = square,
                                      .x_step = (size_t)parts * square * SQUARE_STEP_BYTES,
                                      .i8 = i8,
                                      .bytes = bytes,
+                                     .split = split,
                                      .scaled = bytes ? w->block / STEP_COLS : 0});
     }
 }

@@ -14,7 +14,12 @@
  *
  * An fp32 number is the sum of three bfloat16 numbers, so x may have `parts`: a step multiplies
  * each of them with the same w, in their order, as if they were steps of their own. Products of
- * bfloat16 numbers are exact in fp32. So with SQUARE_PARTS of them only the sums are rounded. */
+ * bfloat16 numbers are exact in fp32. So with SQUARE_PARTS of them only the sums are rounded.
+ *
+ * Weights of fp32 are split in the same way: a step of a panel is [SQUARE_PARTS][1024] bytes, and
+ * SQUARE_PRODUCTS products of parts are added, with (part of x, part of w) in this order, where 2
+ * is the greatest part: (2, 0), (2, 1), (1, 1), (1, 2), (0, 2), (2, 2). The other three are less
+ * than 2^-21 of |x w| together. A number that is not finite gives NaN. */
 #ifndef MODEL_SERVER_BACKEND_CPU_SQUARES_H
 #define MODEL_SERVER_BACKEND_CPU_SQUARES_H
 #include <stdbool.h>
@@ -24,6 +29,7 @@
 enum { SQUARE = 16, SQUARE_STEP_BYTES = 64, SQUARE_BYTES = SQUARE * SQUARE_STEP_BYTES };
 enum { SQUARE_AHEAD = 4 };
 enum { SQUARE_PARTS = 3 }; /* bfloat16 numbers in an fp32 number: 3 x 8 bits of significand */
+enum { SQUARE_PRODUCTS = 6 };
 
 /* `tall` times `wide` squares, of `rows` rows each: 16, or fewer if tall is 1. */
 struct squares {
@@ -38,6 +44,7 @@ struct squares {
     const char *const *panels;
     uint32_t tall, wide, steps, rows;
     uint32_t parts; /* 1 or SQUARE_PARTS; of int8 1 */
+    bool split;     /* w has parts, too, and x has SQUARE_PARTS */
     bool add;       /* continue the existing sums, instead of starting at zero */
     /* Prefetches `fetch` bytes of each panel per step: `ahead` bytes ahead in the panel, and
      * after its last step from `next` on, panels next_bytes apart; with `panels` those that are

@@ -196,6 +196,8 @@ void cpu_weight_choose(const struct device *d, struct weight *w)
     w->half = plain && ((d->half && w->dtype == DT_BF16) || (d->half_f16 && w->dtype == DT_F16));
     const bool bytes = w->kind == &kind_int8 || w->kind == &kind_fp8;
     w->squares = bytes || (plain && w->dtype == DT_BF16) ? d->squares : 0;
+    if (plain && w->dtype == DT_F32 && w->whole && d->squares)
+        w->squares = SQUARE_PARTS;
     w->tile = tile_of(d, w);
 }
 
@@ -272,6 +274,7 @@ struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struc
         return err_nomem(e), NULL;
     w->kind = kind_of(m);
     w->dtype = m->dtype;
+    w->whole = m->whole;
     cpu_weight_choose(d, w);
     w->rows = (uint32_t)rows;
     w->cols = w->stored = (uint32_t)m->parts[0].cols;

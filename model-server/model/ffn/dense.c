@@ -175,6 +175,22 @@ static int sparsify(struct decoder *d, struct sub_step *s, float *gates, uint32_
     return 0;
 }
 
+/* The whole feed-forward in one operation, if nothing is between its matrices but the activation
+ * and the device prefers it. */
+static bool forward_at_once(struct decoder *d, const struct dense *y, struct sub_step *s)
+{
+    const struct decoder_spec *m = &d->spec;
+    const struct mlp p = {.up = y->up,
+                          .down = y->down,
+                          .up_bias = y->up_bias,
+                          .down_bias = y->down_bias,
+                          .act = spec_act(m, s->layer),
+                          .gated = gated(d)};
+    return d->ops->mlp && !d->adapters && !m->clips && !s->update && !y->factors && !y->norm &&
+           !m->layers[s->layer].sparse && !m->xielu && m->down_scale == 0 &&
+           d->ops->mlp(d->dev, s->out, s->in, s->tokens, &p);
+}
+
 static int tile(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
 {
     const struct dense *y = self;
@@ -213,6 +229,8 @@ static int tile(struct decoder *d, const void *self, struct sub_step *s, struct 
 
 static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
 {
+    if (forward_at_once(d, self, s))
+        return 0;
     const uint32_t n_tiles = decoder_tiles(d, s->tokens);
     for (uint32_t i = 0; i < n_tiles; i++) {
         const struct slice rows = decoder_tile(s->tokens, i, n_tiles);

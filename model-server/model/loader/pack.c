@@ -37,9 +37,12 @@ static void note_matrix(struct decoder *d, bool kept, const char *name)
 
 /* Hash of the parts of a matrix. The key of the file covers the rest: the contents of the
  * tensors, and the options of the load. */
-static uint64_t what_of(const struct mat_part *parts, int n, enum dtype dtype, enum quant quant)
+static uint64_t what_of(const struct mat_part *parts, int n, enum dtype dtype, enum quant quant,
+                        bool whole)
 {
     uint64_t h = hash_bytes(0, &n, sizeof(n));
+    if (whole) /* else the hash is that of older files */
+        h = hash_bytes(h, &whole, sizeof(whole));
     for (int i = 0; i < n; i++) {
         const struct mat_part *p = &parts[i];
         const int64_t v[] = {p->rows,   p->cols,  p->row_stride, p->col_stride, (int64_t)p->first,
@@ -101,8 +104,12 @@ static struct weight *make(struct loader *l, struct mat_part *parts, int n, enum
         snprintf(notes[i].format, sizeof(notes[i].format), "%s", name);
         notes[i].kept = kept;
     }
-    const struct mat_desc m = {
-        .parts = parts, .n_parts = n, .dtype = dtype, .quant = quant, .arith = arith_of(l, parts)};
+    const struct mat_desc m = {.parts = parts,
+                               .n_parts = n,
+                               .dtype = dtype,
+                               .quant = quant,
+                               .arith = arith_of(l, parts),
+                               .whole = d->encodes};
     if (d->watch.before && !l->failed)
         d->watch.before(d->watch.arg, parts, n);
     struct weight *w = l->failed ? NULL : d->ops->weight_load(d->dev, &m, l->e);
@@ -122,7 +129,7 @@ struct weight *loader_pack(struct loader *l, struct mat_part *parts, int n, enum
     for (int i = 0; d->sample && i < n; i++)
         parts[i].rows = parts[i].rows < LOADER_SAMPLE_ROWS ? parts[i].rows : LOADER_SAMPLE_ROWS;
     l->rows_each = 0;
-    const uint64_t what = d->packed && !l->failed ? what_of(parts, n, dtype, quant) : 0;
+    const uint64_t what = d->packed && !l->failed ? what_of(parts, n, dtype, quant, d->encodes) : 0;
     struct weight *w = l->failed ? NULL : take(l, what);
     if (!w)
         w = make(l, parts, n, dtype, quant, what);

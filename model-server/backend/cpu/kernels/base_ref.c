@@ -24,7 +24,7 @@ static void tile(const struct tile *t, enum dtype type)
             float *y = &t->y[r * t->ldy + i], acc = t->add ? *y : 0.0f;
             for (uint32_t k = 0; k < t->k; k++)
                 acc = fmaf(panel_at(panel, type, i % LANES, k), t->x[(size_t)k * xs + r], acc);
-            *y = acc;
+            *y = t->bias ? acc + t->bias[i] : acc;
         }
     }
 }
@@ -69,7 +69,7 @@ void k_tile_bf16x2_ref(const struct tile *t)
                     float x = bf16_at(t->x, (pair * xs + r) * 2 + half);
                     acc = no_subnormal(fmaf(w, x, acc));
                 }
-            *y = acc;
+            *y = t->bias ? acc + t->bias[i] : acc;
         }
     }
 }

@@ -49,6 +49,9 @@ struct tile {
     size_t w_bytes; /* from one panel to the next */
     uint32_t rows, n, k;
     bool add; /* continue the chains in y, instead of starting at zero */
+    /* tile_f32, _f16, _bf16, _bf16x2: NULL, or a number for each output, which is added to its
+     * finished sum. */
+    const float *bias;
     /* tile_fp8: NULL, or 16 factors of the sums of the first panel, those of the next w_bytes
      * later. Then y = sum * factor, or with `add` y = fma(sum, factor, y); the sum starts at
      * zero. */
@@ -209,6 +212,9 @@ struct recur_step {
     /* quads of a panel as numbers of bfloat16 in pairs, without their scales: [2 quads][16][2] */ \
     X(square_int8, void, (char *dst, const char *quads, uint32_t n))                               \
     X(square_fp8, void, (char *dst, const char *quads, uint32_t n))                                \
+    /* n columns of a panel of fp32 in parts, as whole steps of [SQUARE_PARTS][16][16][2] bfloat16 \
+     * numbers, with zeros after the last column */                                                \
+    X(square_f32, void, (char *dst, const float *panel, uint32_t n))                               \
     X(scale_squares, void, (const struct square_scales *t))                                        \
     X(squares_int8, void, (const struct byte_squares *t))                                          \
     X(squares_fp8, void, (const struct byte_squares *t))                                           \
@@ -376,6 +382,7 @@ struct recur_step {
 #define BYTE_SQUARE_KERNELS(X, variant, needs)                                                     \
     X(square_int8, variant, needs)                                                                 \
     X(square_fp8, variant, needs)                                                                  \
+    X(square_f32, variant, needs)                                                                  \
     X(scale_squares, variant, needs)
 
 #define BYTE_STREAM_KERNELS(X, variant, needs)                                                     \

@@ -138,28 +138,16 @@ void ISA(narrow_bf16)(uint16_t *dst, const float *src, uint32_t n)
     memcpy(dst, last, n * sizeof(*dst));
 }
 
-/* The upper halves are numbers that truncation leaves; each rest has 8 bits less. */
-INLINE void split(i16 part[3], v16 v)
-{
-    const i16 u = v_bits(v), upper = i_set(0xffff0000), zero = i_set(0);
-    const i16 mag = i_and(u, i_set(0x7fffffff)), largest = i_set(0x7f7fffff);
-    const v16 rest = v_sub(v, i_float(i_and(u, upper)));
-    const i16 middle = i_and(v_bits(rest), upper), low = v_bits(v_sub(rest, i_float(middle)));
-    part[2] = i_above(mag, largest, bf16_bits(v), i_shr(u, 16));
-    part[1] = i_above(mag, largest, zero, i_shr(middle, 16));
-    part[0] = i_above(mag, largest, zero, i_shr(low, 16));
-}
-
 void ISA(split_bf16)(uint16_t *const dst[3], const float *src, uint32_t n)
 {
     uint16_t last[LANES];
     i16 part[3];
     uint32_t i = 0;
     for (; i + LANES <= n; i += LANES) {
-        split(part, v_load(src + i));
+        bf16_split(part, v_load(src + i));
         UNROLL for (int p = 0; p < 3; p++) i_store_u16(dst[p] + i, part[p]);
     }
-    split(part, v_load_n(src + i, n - i));
+    bf16_split(part, v_load_n(src + i, n - i));
     for (int p = 0; p < 3; p++) {
         i_store_u16(last, part[p]);
         memcpy(dst[p] + i, last, (n - i) * sizeof(*last));

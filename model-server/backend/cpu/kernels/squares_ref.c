@@ -34,14 +34,23 @@ static uint32_t step_i8(uint32_t sum, const char *x, const char *w)
     return sum;
 }
 
+/* Parts of x and of w: squares.h. */
+static const uint8_t products[SQUARE_PRODUCTS][2] = {{2, 0}, {2, 1}, {1, 1},
+                                                     {1, 2}, {0, 2}, {2, 2}};
+
 INLINE void sums_bf16(float sums[SQUARE], const char *x, const char *w, const struct squares *t)
 {
     float s[SQUARE] = {0};
     if (t->add)
         memcpy(s, sums, sizeof(s));
-    for (uint32_t i = 0; i < t->steps * t->parts; i++)
-        step_bf16(s, x + (size_t)i * t->rows * SQUARE_STEP_BYTES,
-                  w + (size_t)(i / t->parts) * SQUARE_BYTES);
+    const size_t x_part = (size_t)t->rows * SQUARE_STEP_BYTES;
+    for (uint32_t i = 0; !t->split && i < t->steps * t->parts; i++)
+        step_bf16(s, x + i * x_part, w + (size_t)(i / t->parts) * SQUARE_BYTES);
+    for (uint32_t i = 0; t->split && i < t->steps * SQUARE_PRODUCTS; i++) {
+        const uint8_t *of = products[i % SQUARE_PRODUCTS];
+        const size_t first = (size_t)i / SQUARE_PRODUCTS * SQUARE_PARTS;
+        step_bf16(s, x + (first + of[0]) * x_part, w + (first + of[1]) * SQUARE_BYTES);
+    }
     memcpy(sums, s, sizeof(s));
 }
 
@@ -89,6 +98,22 @@ void k_scale_sums_ref(float *y, const int32_t *sums, const float *sw, size_t sw_
         const float *of = (const float *)(const void *)((const char *)sw + i / LANES * sw_bytes);
         y[i] = (float)(int32_t)((uint32_t)sums[i] + (uint32_t)plus) * (of[i % LANES] * sx);
     }
+}
+
+void k_square_f32_ref(char *dst, const float *panel, uint32_t n)
+{
+    enum { COLS = SQUARE_STEP_BYTES / 2 };
+    memset(dst, 0, ((size_t)n + COLS - 1) / COLS * SQUARE_PARTS * SQUARE_BYTES);
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; i < LANES; i++) {
+            uint16_t part[SQUARE_PARTS];
+            k_split_bf16_ref((uint16_t *const[]){part, part + 1, part + 2}, panel + k * LANES + i,
+                             1);
+            const size_t step = k / COLS, word = k % COLS / 2 * LANES + i;
+            for (size_t p = 0; p < SQUARE_PARTS; p++)
+                ((uint16_t *)(void *)(dst + (step * SQUARE_PARTS + p) *
+                                                SQUARE_BYTES))[2 * word + k % 2] = part[p];
+        }
 }
 
 /* A number for each byte of quads, in pairs. */

@@ -33,8 +33,8 @@ INLINE v16 add_times(const float *y, v16 sum, const char *factor, bool add, uint
 
 /* `rows` x `panels` sums in registers over all columns. `last` lanes of the last panel are
  * valid. */
-INLINE void group(const struct tile *t, const char *w, float *y, const float *x, uint32_t last,
-                  const uint32_t rows, const uint32_t panels, const enum panel type)
+INLINE void group(const struct tile *t, const char *w, float *y, const float *x, const float *bias,
+                  uint32_t last, const uint32_t rows, const uint32_t panels, const enum panel type)
 {
     const uint32_t xs = tile_stride(t->rows);
     const bool pairs = type == PANEL_BF16X2; /* both columns of a step at once */
@@ -74,6 +74,11 @@ INLINE void group(const struct tile *t, const char *w, float *y, const float *x,
         if (which < (int)(k % per_step))
             column(acc, w, end, w_bytes, x, rows, panels, type, which);
     }
+    UNROLL for (uint32_t p = 0; bias && p < panels; p++)
+    {
+        const v16 b = v_load_n(bias + p * LANES, p < panels - 1 ? LANES : last);
+        UNROLL for (uint32_t r = 0; r < rows; r++) acc[r][p] = v_add(acc[r][p], b);
+    }
     UNROLL for (uint32_t r = 0; r < rows; r++)
     {
         UNROLL for (uint32_t p = 0; p < panels; p++)
@@ -97,12 +102,14 @@ INLINE void all_panels(const struct tile *t, uint32_t first, const uint32_t rows
     const char *w = t->w;
     const float *x = t->x + first;
     float *y = t->y + first * t->ldy;
+    const float *bias = t->bias;
     uint32_t left = t->n;
     const uint32_t most = PANELS(rows);
 #define GROUPS(panels)                                                                             \
     for (; left > ((panels)-1) * LANES; y += (panels)*LANES, w += (panels)*t->w_bytes) {           \
         uint32_t last = left < (panels)*LANES ? left - ((panels)-1) * LANES : LANES;               \
-        group(t, w, y, x, last, rows, panels, type);                                               \
+        group(t, w, y, x, bias, last, rows, panels, type);                                         \
+        bias += bias ? (panels)*LANES : 0;                                                         \
         left -= ((panels)-1) * LANES + last;                                                       \
     }
     GROUPS(most)

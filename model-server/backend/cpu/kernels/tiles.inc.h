@@ -20,6 +20,11 @@ static const struct tile_config all_square = {
     .rows = {16, 16, 16, 16, 16, 16, 16, 16},
 };
 
+#ifndef TILES_BEGIN /* a test defines them in C, for CPUs without the unit */
+/* sum += x w */
+#define DOT_BF16(sum, x, w)                                                                        \
+    __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
+#define DOT_I8(sum, x, w) __asm__ volatile("tdpbsud %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
 #define TILES_BEGIN(shapes) __asm__ volatile("ldtilecfg %0" ::"m"(shapes) : "memory")
 #define TILES_END()         __asm__ volatile("tilerelease" ::: "memory")
 #define ZERO(tile)          __asm__ volatile("tilezero %%tmm" #tile ::)
@@ -30,3 +35,4 @@ static const struct tile_config all_square = {
 #define STORE(tile, at, stride)                                                                    \
     __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(at), "r"((size_t)(stride))       \
                      : "memory")
+#endif
