@@ -1,6 +1,6 @@
 /* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, Omni, GLM-4V, GLM-OCR, PaddleOCR-VL, VideoLLaMA 3, MiniMax M3,
- * Cosmos 3 Edge, North Vision, dots.ocr, HunyuanOCR, Hunyuan V4: one crop near the image's own
- * size, with sides that are multiples of a feature's side. */
+ * Cosmos 3 Edge, North Vision, dots.ocr, HunyuanOCR, Hunyuan V4, Keye-VL, OpenCUA: one crop near
+ * the image's own size, with sides that are multiples of a feature's side. */
 #include "common/vision/qwen.h"
 #include "common/json/json.h"
 #include <math.h>
@@ -205,16 +205,18 @@ static void load_glm(struct vision *v, struct vision_settings *s)
     qwen_load_video(v, s, &d);
 }
 
-/* The tower's temporal_patch_size is not used. */
+/* PaddleOCR-VL and Keye-VL. The tower's temporal_patch_size is not used. */
 static void load_paddle(struct vision *v, struct vision_settings *s)
 {
     static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
                                                    vision_clip_std, PATCH_2};
-    load_pixels(v, s, &d, 2, 384 * 384, 1536 * 1536);
+    const bool keye = strncmp(v->name, "Keye", 4) == 0;
+    load_pixels(v, s, &d, 2, keye ? 28 * 28 * 130 : 384 * 384,
+                keye ? 28 * 28 * 1280 : 1536 * 1536);
     v->format.layout = VISION_PATCHES;
     v->format.frames = vision_u32(s, &s->pixels, "temporal_patch_size", 1, 1, 1);
     v->qwen.enlarge = enlarge_each;
-    load_tokens(v, s, &paddle_tokens);
+    load_tokens(v, s, keye ? &qwen_tokens : &paddle_tokens);
 }
 
 /* GLM-4.1V's rule with one frame. */
@@ -265,6 +267,16 @@ static void load_dots(struct vision *v, struct vision_settings *s)
     vision_read_token(s, NULL, "<|img|>", 151666, start);
     vision_read_token(s, NULL, "<|endofimg|>", 151667, end);
     snprintf(v->around, sizeof(v->around), "%s%s%s", start, v->marker, end);
+}
+
+/* Positions have one coordinate. */
+static void load_opencua(struct vision *v, struct vision_settings *s)
+{
+    static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
+                                                   vision_clip_std, PATCH_2};
+    load_sizes(v, s, &d, 3136, 28 * 28 * 1280);
+    v->token = vision_read_token(s, "media_placeholder_token_id", "<|media_placeholder|>", 151664,
+                                 v->marker);
 }
 
 /* `resample` is in its file, but its authors' code does not use it. */
@@ -431,7 +443,8 @@ const struct vision_family vision_glm4v = {
     .expand = expand,
     .expand_video = qwen_expand_video};
 
-const struct vision_family vision_paddleocr_vl = {.types = {"paddleocr_vl"},
+const struct vision_family vision_paddleocr_vl = {.types = {"paddleocr_vl", "Keye",
+                                                            "KeyeVL1_5"},
                                                   .three_positions = true,
                                                   .load = load_paddle,
                                                   .plan = plan,
@@ -457,6 +470,9 @@ const struct vision_family vision_video_llama_3 = {
 
 const struct vision_family vision_dots_ocr = {
     .types = {"dots_ocr"}, .load = load_dots, .plan = plan, .expand = expand};
+
+const struct vision_family vision_opencua = {
+    .types = {"opencua"}, .load = load_opencua, .plan = plan, .expand = expand};
 
 const struct vision_family vision_hunyuan_vl = {.types = {"hunyuan_vl"},
                                                 .three_positions = true,

@@ -1,5 +1,6 @@
-/* Step 3.7: the Perception Encoder (arXiv 2504.13181) under the names of its authors, for crops of
- * two sizes. Behind it two convolutions halve the grid, and one matrix makes the features. */
+/* Step 3.7 and Step3-VL: the Perception Encoder (arXiv 2504.13181) under the names of its authors,
+ * for crops of two sizes. Behind it two convolutions halve the grid, and one matrix makes the
+ * features. */
 #include "common/json/json.h"
 #include "model-server/encoder/family.h"
 
@@ -60,6 +61,11 @@ static void configure_blocks(struct config *c, struct encoder_spec *s)
         b->ffn = (uint32_t)ffn;
     else
         config_fail(c, "`mlp_ratio` is out of bounds");
+    config_only(c, "use_cls_token", false);
+    config_only(c, "use_ln_pre", true);
+    config_only(c, "use_ln_post", false);
+    config_only(c, "use_abs_posemb", true);
+    config_only(c, "use_rope2d", true);
     b->qkv = QKV_STACKED;
     b->embed_norm = b->no_final_norm = b->sub_scale = true;
     s->patch_bias = false;
@@ -88,7 +94,7 @@ static const struct encoder_family blocks = {
     .configure = configure_blocks,
 };
 const struct encoder_family family_step3p7 = {
-    .types = (const char *const[]){"step3p7", NULL},
+    .types = (const char *const[]){"step3p7", "step_robotics", NULL},
     .configure = configure,
     .before = &blocks,
 };
