@@ -1,6 +1,6 @@
 /* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, Omni, GLM-4V, GLM-OCR, PaddleOCR-VL, VideoLLaMA 3, MiniMax M3,
- * Cosmos 3 Edge, North Vision, dots.ocr, HunyuanOCR, Hunyuan V4, Keye-VL, OpenCUA, Ovis 2.5: one
- * crop near the image's own size, with sides that are multiples of a feature's side. */
+ * Cosmos 3 Edge, North Vision, dots.ocr, HunyuanOCR, Hunyuan V4, Keye-VL, OpenCUA, Ovis 2.5, ERNIE
+ * 4.5 VL: one crop near the image's own size, with sides that are multiples of a feature's. */
 #include "common/vision/qwen.h"
 #include "common/json/json.h"
 #include <math.h>
@@ -313,6 +313,22 @@ static void load_ovis(struct vision *v, struct vision_settings *s)
     snprintf(v->marker, sizeof(v->marker), "<image>");
 }
 
+/* The tower reads patches in raster order, and one frame of an image. */
+static void load_ernie(struct vision *v, struct vision_settings *s)
+{
+    static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
+                                                   vision_clip_std, PATCH_2};
+    char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
+    check_size(s, true);
+    load_pixels(v, s, &d, 2, 56 * 56, 28 * 28 * 6177);
+    v->format.layout = VISION_PATCHES;
+    v->token = vision_read_token(s, vision_key(s, "image_token_id", "im_patch_id"),
+                                 "<|IMAGE_PLACEHOLDER|>", 100295, v->marker);
+    vision_read_token(s, "image_start_token_id", "<|IMAGE_START|>", 101304, start);
+    vision_read_token(s, "image_end_token_id", "<|IMAGE_END|>", 101305, end);
+    snprintf(v->around, sizeof(v->around), "%s%s%s", start, v->marker, end);
+}
+
 /* `resample` is in its file, but its authors' code does not use it. */
 static void load_hunyuan_pixels(struct vision *v, struct vision_settings *s)
 {
@@ -519,6 +535,12 @@ const struct vision_family vision_dots_ocr = {
 
 const struct vision_family vision_opencua = {
     .types = {"opencua"}, .load = load_opencua, .plan = plan, .expand = expand};
+
+const struct vision_family vision_ernie4_5_vl = {.types = {"ernie4_5_vl_moe", "ernie4_5_moe_vl"},
+                                                 .three_positions = true,
+                                                 .load = load_ernie,
+                                                 .plan = plan,
+                                                 .expand = expand};
 
 const struct vision_family vision_ovis2_5 = {
     .types = {"ovis2_5"}, .load = load_ovis, .plan = plan_ends, .expand = expand};

@@ -11,10 +11,10 @@ small enough to be committed. tests/golden/test_vision_models runs what it finds
 import hashlib, json, os, sys
 import numpy as np, torch
 from safetensors.torch import save_file
-from vision_made import convolved, crossed, deepseek, docling, dots, florence, hunyuan, hunyuan_v4, kimi, lfm3, minicpm, minicpm_first, minimax, muse, native, nemotron, ovis, queries, relatives, saved, square, step, tiles, video
+from vision_made import convolved, crossed, deepseek, docling, dots, ernie, florence, hunyuan, hunyuan_v4, kimi, lfm3, minicpm, minicpm_first, minimax, muse, native, nemotron, ovis, queries, relatives, saved, square, step, tiles, video
 from vision_made.base import IMAGE, picture
 
-CASES = convolved.CASES | crossed.CASES | deepseek.CASES | docling.CASES | dots.CASES | florence.CASES | hunyuan.CASES | hunyuan_v4.CASES | kimi.CASES | lfm3.CASES | lfm3.FILMS | minicpm.CASES | minicpm_first.CASES | minimax.CASES | muse.CASES | native.CASES | nemotron.CASES | queries.CASES | ovis.CASES | relatives.CASES | saved.CASES | square.CASES | step.CASES | tiles.CASES | video.CASES
+CASES = convolved.CASES | crossed.CASES | deepseek.CASES | docling.CASES | dots.CASES | ernie.CASES | florence.CASES | hunyuan.CASES | hunyuan_v4.CASES | kimi.CASES | lfm3.CASES | lfm3.FILMS | minicpm.CASES | minicpm_first.CASES | minimax.CASES | muse.CASES | native.CASES | nemotron.CASES | queries.CASES | ovis.CASES | relatives.CASES | saved.CASES | square.CASES | step.CASES | tiles.CASES | video.CASES
 SIZES = native.SIZES | ovis.SIZES | kimi.SIZES | muse.SIZES | nemotron.SIZES
 SHAPES = ["rgb_120x90.jpg", "tall_14x210.png", "wide_300x20.png", "tiny_3x2.png", "portrait_300x500.jpg"]
 SHAPES_OF = {"lighton_ocr": SHAPES[:3] + ["exact_56x56.png"] + SHAPES[4:]}  # without a picture of no feature
@@ -134,7 +134,7 @@ def make(name, images):
         json.dump(value, open(f"{out}/{file}", "w"), indent=1)
     golden = dict(model_type=keys["model_type"], seed=seed, cases=cases)
     if not first:
-        golden["preprocess"] = preprocessed(images, pre, inputs, SHAPES_OF.get(name, SHAPES), WHOLE_OF.get(name), name in CHANNELS_LAST, FRAMES_FIRST.get(name), name in lfm3.CASES | lfm3.FILMS, keys["model_type"])
+        golden["preprocess"] = preprocessed(images, pre, inputs, SHAPES_OF.get(name, SHAPES), WHOLE_OF.get(name), name in CHANNELS_LAST, FRAMES_FIRST.get(name), name in lfm3.CASES | lfm3.FILMS | ernie.CASES, keys["model_type"])
     if name in video.CASES | lfm3.FILMS:
         golden["preprocess"]["videos"] = video.preprocessed(images, inputs, lfm3.raster if name in lfm3.FILMS else None)
     if name in SIZES:

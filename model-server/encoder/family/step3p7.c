@@ -29,6 +29,11 @@ static void configure(struct config *c, struct encoder_spec *s)
 {
     const uint32_t hidden = hidden_of(c), patch = family_square(c, "patch_size", 14);
     const uint32_t side = family_square(c, "image_size", 728) / (patch ? patch : 1);
+    config_only(c, "use_cls_token", false);
+    config_only(c, "use_ln_pre", true);
+    config_only(c, "use_ln_post", false);
+    config_only(c, "use_abs_posemb", true);
+    config_only(c, "use_rope2d", true);
     s->patch = s->cell = s->frames = s->project.join = 1;
     s->of_features = true;
     s->width = s->blocks.hidden = family_text_width(c);
@@ -61,11 +66,6 @@ static void configure_blocks(struct config *c, struct encoder_spec *s)
         b->ffn = (uint32_t)ffn;
     else
         config_fail(c, "`mlp_ratio` is out of bounds");
-    config_only(c, "use_cls_token", false);
-    config_only(c, "use_ln_pre", true);
-    config_only(c, "use_ln_post", false);
-    config_only(c, "use_abs_posemb", true);
-    config_only(c, "use_rope2d", true);
     b->qkv = QKV_STACKED;
     b->embed_norm = b->no_final_norm = b->sub_scale = true;
     s->patch_bias = false;
