@@ -261,13 +261,20 @@ bool model_is_one(const char *path)
            (stat(first_module_file(config_path, moved), &st) == 0 && S_ISREG(st.st_mode));
 }
 
+/* The object under the first of two keys that has one; NULL: none. */
+static const cJSON *object_under(const cJSON *config, const char *key, const char *other)
+{
+    const cJSON *a = json_get(config, key), *b = json_get(config, other);
+    return cJSON_IsObject(a) ? a : cJSON_IsObject(b) ? b : NULL;
+}
+
 const cJSON *model_file_text_config(const cJSON *config)
 {
-    static const char *const keys[] = {"text_config", "llm_config"};
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        const cJSON *text = json_get(config, keys[i]);
-        if (cJSON_IsObject(text))
-            return text;
-    }
-    return config;
+    const cJSON *text = object_under(config, "text_config", "llm_config");
+    return text ? text : config;
+}
+
+const cJSON *model_file_vision_config(const cJSON *config)
+{
+    return object_under(config, "vision_config", "vit_config");
 }

@@ -23,6 +23,8 @@ cJSON *model_file_json(const char *path, size_t max, struct err *e);
 /* The text model's part of a multimodal config.json: text_config, or llm_config (InternVL);
  * `config` itself if there is neither. */
 const cJSON *model_file_text_config(const cJSON *config);
+/* That of its vision tower: vision_config, or vit_config (Ovis 2.5); NULL if there is neither. */
+const cJSON *model_file_vision_config(const cJSON *config);
 /* True if the path is a model: a folder with config.json or with a table of vectors, or a GGUF file
  * that is the first of its model. */
 bool model_is_one(const char *path);

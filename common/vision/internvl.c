@@ -1,5 +1,5 @@
-/* InternVL, in transformers' and in its authors' format: the tile grid nearest in aspect ratio,
- * then the whole image as one tile. */
+/* InternVL, in transformers' and in its authors' format, Intern-S1 and Skywork R1V: the tile grid
+ * nearest in aspect ratio, then the whole image as one tile. */
 #include "common/json/json.h"
 #include "common/tokenizer/tokenizer.h"
 #include "common/vision/settings.h"
@@ -22,6 +22,12 @@ static void load_video(struct vision *v, struct vision_settings *s,
     vision_take_frames(s, v, v->token, v->internvl.patch, name);
 }
 
+/* Their keys are in config.json. */
+static bool is_chat(const struct vision *v)
+{
+    return strcmp(v->name, "internvl_chat") == 0 || strcmp(v->name, "skywork_chat") == 0;
+}
+
 static void load(struct vision *v, struct vision_settings *s)
 {
     static const struct vision_pixel_defaults got = {VISION_BICUBIC, vision_clip_mean,
@@ -29,7 +35,7 @@ static void load(struct vision *v, struct vision_settings *s)
                                               published = {VISION_BICUBIC, vision_imagenet_mean,
                                                            vision_imagenet_std, 14};
     struct vision_internvl *f = &v->internvl;
-    const bool chat = strcmp(v->name, "internvl_chat") == 0; /* its keys are in config.json */
+    const bool chat = is_chat(v);
     vision_read_format(s, &v->format, vision_defaults(s, chat ? &published : &got, &published));
     const struct vision_section *in = chat ? &s->config : &s->pixels;
     const uint32_t of_tower = vision_side(s, &s->tower, "image_size", 448);
@@ -136,9 +142,10 @@ static void expand_video(const struct vision *v, const struct vision_plan *p, st
     }
 }
 
-const struct vision_family vision_internvl = {.types = {"internvl", "internvl_chat", "qianfan_ocr"},
-                                              .load = load,
-                                              .plan = vision_plan_internvl,
-                                              .plan_video = plan_video,
-                                              .expand = expand,
-                                              .expand_video = expand_video};
+const struct vision_family vision_internvl = {
+    .types = {"internvl", "interns1", "internvl_chat", "skywork_chat", "qianfan_ocr"},
+    .load = load,
+    .plan = vision_plan_internvl,
+    .plan_video = plan_video,
+    .expand = expand,
+    .expand_video = expand_video};

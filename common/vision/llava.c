@@ -358,4 +358,4 @@ const struct vision_family vision_got_ocr2 = {
 const struct vision_family vision_llava_next = {
     .types = {"llava_next", "llava_next_video"}, .load = load_next, .plan = plan_next};
 const struct vision_family vision_llava_onevision = {
-    .types = {"llava_onevision"}, .load = load_onevision, .plan = plan_onevision};
+    .types = {"llava_onevision", "R", "bee"}, .load = load_onevision, .plan = plan_onevision};

@@ -1,6 +1,6 @@
 /* Qwen 2-VL, 2.5-VL, 3-VL, 3.5, Omni, GLM-4V, GLM-OCR, PaddleOCR-VL, VideoLLaMA 3, MiniMax M3,
- * Cosmos 3 Edge, North Vision, dots.ocr, HunyuanOCR, Hunyuan V4: one crop near the image's own
- * size, with sides that are multiples of a feature's side. */
+ * Cosmos 3 Edge, North Vision, dots.ocr, HunyuanOCR, Hunyuan V4, Keye-VL, OpenCUA, Ovis 2.5, ERNIE
+ * 4.5 VL: one crop near the image's own size, with sides that are multiples of a feature's. */
 #include "common/vision/qwen.h"
 #include "common/json/json.h"
 #include <math.h>
@@ -187,6 +187,16 @@ static void enlarge_each(double f, double *h, double *w)
         *h = nearbyint(*h * f / *w), *w = f;
 }
 
+/* Ovis 2.5: the shorter side becomes `f`. Otherwise the longer side is cut down to 200 times it. */
+static void enlarge_or_squeeze(double f, double *h, double *w)
+{
+    double *const shorter = *h < *w ? h : w, *const longer = *h < *w ? w : h;
+    if (*shorter < f)
+        *longer = nearbyint(f / *shorter * *longer), *shorter = f;
+    else if (*longer / *shorter > MAX_ASPECT)
+        *longer = MAX_ASPECT * *shorter;
+}
+
 /* An image counts as the frames of its row of patches. */
 static void load_glm(struct vision *v, struct vision_settings *s)
 {
@@ -205,16 +215,18 @@ static void load_glm(struct vision *v, struct vision_settings *s)
     qwen_load_video(v, s, &d);
 }
 
-/* The tower's temporal_patch_size is not used. */
+/* PaddleOCR-VL and Keye-VL. The tower's temporal_patch_size is not used. */
 static void load_paddle(struct vision *v, struct vision_settings *s)
 {
     static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
                                                    vision_clip_std, PATCH_2};
-    load_pixels(v, s, &d, 2, 384 * 384, 1536 * 1536);
+    const bool keye = strncmp(v->name, "Keye", 4) == 0;
+    load_pixels(v, s, &d, 2, keye ? 28 * 28 * 130 : 384 * 384,
+                keye ? 28 * 28 * 1280 : 1536 * 1536);
     v->format.layout = VISION_PATCHES;
     v->format.frames = vision_u32(s, &s->pixels, "temporal_patch_size", 1, 1, 1);
     v->qwen.enlarge = enlarge_each;
-    load_tokens(v, s, &paddle_tokens);
+    load_tokens(v, s, keye ? &qwen_tokens : &paddle_tokens);
 }
 
 /* GLM-4.1V's rule with one frame. */
@@ -264,6 +276,56 @@ static void load_dots(struct vision *v, struct vision_settings *s)
     v->token = vision_read_token(s, "image_token_id", "<|imgpad|>", 151665, v->marker);
     vision_read_token(s, NULL, "<|img|>", 151666, start);
     vision_read_token(s, NULL, "<|endofimg|>", 151667, end);
+    snprintf(v->around, sizeof(v->around), "%s%s%s", start, v->marker, end);
+}
+
+/* Positions have one coordinate. */
+static void load_opencua(struct vision *v, struct vision_settings *s)
+{
+    static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
+                                                   vision_clip_std, PATCH_2};
+    load_sizes(v, s, &d, 3136, 28 * 28 * 1280);
+    v->token = vision_read_token(s, "media_placeholder_token_id", "<|media_placeholder|>", 151664,
+                                 v->marker);
+}
+
+/* Bounds are those of its authors' code, unless the file has some; templates have a word that is no
+ * token. */
+static void load_ovis(struct vision *v, struct vision_settings *s)
+{
+    static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_half, vision_half,
+                                                   PATCH_3};
+    vision_read_format(s, &v->format, &d);
+    v->format.patch = vision_u32(s, &s->tower, "patch_size", PATCH_3, 1, 256);
+    v->format.merge = vision_u32(s, &s->tower, "hidden_stride", 2, 1, 16);
+    v->format.frames = vision_u32(s, &s->tower, "temporal_patch_size", 1, 1, 1);
+    v->format.layout = VISION_PATCHES_BY_FEATURE;
+    v->qwen.min_pixels =
+        vision_u32(s, &s->pixels, "min_pixels", 448 * 448, 1, VISION_MAX_PIXELS);
+    v->qwen.max_pixels =
+        vision_u32(s, &s->pixels, "max_pixels", 1344 * 1792, 1, VISION_MAX_PIXELS);
+    if (v->qwen.min_pixels > v->qwen.max_pixels)
+        vision_settings_fail(s, "%s: min_pixels is more than max_pixels", s->pixels.name);
+    v->qwen.frames = v->qwen.features = 1;
+    v->qwen.any_aspect = true;
+    v->qwen.enlarge = enlarge_or_squeeze;
+    v->token = vision_read_token(s, "image_token_id", "<|image_pad|>", 151655, v->qwen.pad);
+    snprintf(v->marker, sizeof(v->marker), "<image>");
+}
+
+/* The tower reads patches in raster order, and one frame of an image. */
+static void load_ernie(struct vision *v, struct vision_settings *s)
+{
+    static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
+                                                   vision_clip_std, PATCH_2};
+    char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
+    check_size(s, true);
+    load_pixels(v, s, &d, 2, 56 * 56, 28 * 28 * 6177);
+    v->format.layout = VISION_PATCHES;
+    v->token = vision_read_token(s, vision_key(s, "image_token_id", "im_patch_id"),
+                                 "<|IMAGE_PLACEHOLDER|>", 100295, v->marker);
+    vision_read_token(s, "image_start_token_id", "<|IMAGE_START|>", 101304, start);
+    vision_read_token(s, "image_end_token_id", "<|IMAGE_END|>", 101305, end);
     snprintf(v->around, sizeof(v->around), "%s%s%s", start, v->marker, end);
 }
 
@@ -338,7 +400,7 @@ int qwen_fit(const struct vision *v, const struct qwen_bounds *b, struct vision_
     double h = out->height, w = out->width;
     if (b->enlarge)
         b->enlarge(f, &h, &w);
-    if (fmax(h, w) / fmin(h, w) > MAX_ASPECT)
+    if (!v->qwen.any_aspect && fmax(h, w) / fmin(h, w) > MAX_ASPECT)
         return err_set(e, ERR_VALIDATION,
                        "An image of %u x %u pixels has one side of more than %d times the other",
                        out->width, out->height, MAX_ASPECT);
@@ -352,6 +414,9 @@ int qwen_fit(const struct vision *v, const struct qwen_bounds *b, struct vision_
         rh = ceil(h * stretch / f) * f;
         rw = ceil(w * stretch / f) * f;
     }
+    if (v->qwen.any_aspect && fmin(rh, rw) < f)
+        return err_set(e, ERR_VALIDATION, "An image of %u x %u pixels becomes no feature",
+                       out->width, out->height);
     out->crop_height = (uint32_t)at_least(f, rh);
     out->crop_width = (uint32_t)at_least(f, rw);
     out->grid_h = out->crop_height / (v->format.patch * v->format.merge);
@@ -381,7 +446,16 @@ static int plan_rows(const struct vision *v, struct vision_plan *out, struct err
     return 0;
 }
 
-/* And so have images at both ends. */
+/* Images have one more at both ends. */
+static int plan_ends(const struct vision *v, struct vision_plan *out, struct err *e)
+{
+    if (plan(v, out, e))
+        return -1;
+    out->n_features += 2;
+    return 0;
+}
+
+/* Rows have one more, and so have images at both ends. */
 static int plan_hunyuan(const struct vision *v, struct vision_plan *out, struct err *e)
 {
     if (plan_rows(v, out, e))
@@ -407,7 +481,7 @@ static void position_hunyuan(const struct vision_place *place, uint32_t n, uint3
 static void expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
 {
     buf_str(out, v->qwen.start);
-    vision_repeat(out, v->marker, p->n_features);
+    vision_repeat(out, v->qwen.pad[0] ? v->qwen.pad : v->marker, p->n_features);
     buf_str(out, v->qwen.end);
 }
 
@@ -431,7 +505,8 @@ const struct vision_family vision_glm4v = {
     .expand = expand,
     .expand_video = qwen_expand_video};
 
-const struct vision_family vision_paddleocr_vl = {.types = {"paddleocr_vl"},
+const struct vision_family vision_paddleocr_vl = {.types = {"paddleocr_vl", "Keye",
+                                                            "KeyeVL1_5"},
                                                   .three_positions = true,
                                                   .load = load_paddle,
                                                   .plan = plan,
@@ -457,6 +532,18 @@ const struct vision_family vision_video_llama_3 = {
 
 const struct vision_family vision_dots_ocr = {
     .types = {"dots_ocr"}, .load = load_dots, .plan = plan, .expand = expand};
+
+const struct vision_family vision_opencua = {
+    .types = {"opencua"}, .load = load_opencua, .plan = plan, .expand = expand};
+
+const struct vision_family vision_ernie4_5_vl = {.types = {"ernie4_5_vl_moe", "ernie4_5_moe_vl"},
+                                                 .three_positions = true,
+                                                 .load = load_ernie,
+                                                 .plan = plan,
+                                                 .expand = expand};
+
+const struct vision_family vision_ovis2_5 = {
+    .types = {"ovis2_5"}, .load = load_ovis, .plan = plan_ends, .expand = expand};
 
 const struct vision_family vision_hunyuan_vl = {.types = {"hunyuan_vl"},
                                                 .three_positions = true,

@@ -48,7 +48,7 @@ int vision_settings_open(struct vision_settings *s, const char *dir, const struc
     if (read_one(s, 0, "config.json", true, e))
         return -1;
     s->config = (struct vision_section){s->files[0], "config.json"};
-    s->tower = vision_inside(&s->config, "vision_config");
+    s->tower = (struct vision_section){model_file_vision_config(s->config.o), NULL};
     s->tower.name = "vision_config of config.json";
     if (!s->tower.o)
         return 0; /* its other content is not about images */

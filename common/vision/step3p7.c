@@ -1,4 +1,4 @@
-/* Step 3.7: tiles of a size that depends on the image's, each resized by itself, then the whole
+/* Step 3.7 and Step3-VL: tiles of a size that depends on the image's, each resized by itself, then the whole
  * image. An image that is a line is first padded to a square. */
 #include "common/vision/settings.h"
 #include <math.h>
@@ -120,4 +120,4 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
 }
 
 const struct vision_family vision_step3p7 = {
-    .types = {"step3p7"}, .load = load, .plan = plan, .expand = expand};
+    .types = {"step3p7", "step_robotics"}, .load = load, .plan = plan, .expand = expand};

@@ -17,9 +17,11 @@ struct vision_qwen {
     uint64_t min_pixels, max_pixels;
     uint32_t frames;   /* an image is this many frames of a video to these bounds */
     uint32_t features; /* sides are multiples of this many features' */
+    bool any_aspect;   /* the longer side may be more than 200 times the other */
     /* How sides first grow to that of a feature, `f`; NULL: they do not. */
     void (*enlarge)(double f, double *h, double *w);
     char start[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT]; /* around an image; "": templates do */
+    char pad[VISION_TOKEN_TEXT]; /* text of vision_token(), where it is not the marker; "" */
     struct {
         uint64_t min_pixels, max_pixels;
         bool all_frames; /* these are bounds of all frames together, not of one */

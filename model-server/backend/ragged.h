@@ -51,6 +51,9 @@ struct ragged {
     /* [n_tokens] the range that contains the token, ascending within a span; see enum
      * attn_mutual. All of its keys are in the cache after this step. */
     const struct mutual *mutual;
+    /* [n_tokens] in host memory: tokens that have the experts of pictures (moe_spec.sight_ffn). NULL:
+     * the step has none. Backends do not look at it. */
+    const bool *sight;
     /* [n_tokens] rows of span.shown that a token sees, ascending within a span; equal: none. NULL:
      * the step shows none. Backends do not look at it. */
     const struct mutual *sees;

@@ -178,8 +178,9 @@ struct arrange_shares arrange_feature(const struct encoder_spec *s, const struct
         one.to[0] = crop * (g.rows * g.cols + s->keeps_class) + s->keeps_class + row * cols + col;
         return one;
     }
-    one.to[0] =
-        (uint32_t)(vision_pixels_before(p, crop) / ((uint64_t)unit * unit)) + row * cols + col;
+    one.to[0] = s->image_begin +
+                (uint32_t)(vision_pixels_before(p, crop) / ((uint64_t)unit * unit)) + row * cols +
+                col;
     if (s->whole_joined && crop + 1 == p->n_crops)
         one.to[0] = s->image_begin + arrange_tiles(p) + row * (cols + 1) + col;
     if (!is_joined(s, p) || crop == (s->whole_joined ? p->n_crops - 1 : 0))
@@ -228,7 +229,7 @@ int arrange_check(const struct encoder_spec *s, const struct vision_plan *p, str
         features = (uint64_t)p->n_crops * s->resample.latents;
     if (s->class_alone)
         features = p->n_crops;
-    features += s->image_end + (s->keeps_class ? p->n_crops : 0);
+    features += s->image_end + s->image_begin + (s->keeps_class ? p->n_crops : 0);
     if (s->joint.tiles)
         whole &= g.rows == s->side && g.cols == s->side && p->rows && p->cols &&
                  p->rows * p->cols == p->n_crops && p->n_crops <= s->joint.tiles;

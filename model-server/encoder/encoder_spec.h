@@ -156,6 +156,9 @@ struct encoder_spec {
      * too (DeepSeek-OCR, HunyuanOCR). */
     bool whole_joined;
     bool image_end, image_begin; /* other vectors follow and precede the features of an image */
+    /* Not 0: image_begin is this row of the table of the projection's last matrix, and image_end
+     * the next one. */
+    uint32_t ends_row;
     /* The vector after a row is an input of the projection's last matrix. All features pass the
      * norm after the projection, these vectors included. */
     bool ends_projected;

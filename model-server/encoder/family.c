@@ -41,7 +41,7 @@ static void check_conv(struct config *c, struct conv_spec *s)
 static void fill_spec(struct config *c, const struct encoder_family *family,
                       struct encoder_spec *out)
 {
-    c->root = (cJSON *)(uintptr_t)json_get(c->file, "vision_config");
+    c->root = (cJSON *)(uintptr_t)model_file_vision_config(c->file);
     family->configure(c, out);
     check_conv(c, &out->conv);
 }
@@ -54,8 +54,8 @@ int encoder_configure(const char *path, const struct encoder_family **family,
     *family = NULL;
     if (config_open(&c, path, NULL, e))
         return -1;
-    const cJSON *vision = json_get(c.file, "vision_config");
-    if (cJSON_IsObject(vision))
+    const cJSON *vision = model_file_vision_config(c.file);
+    if (vision)
         *family = find(json_str(c.file, "model_type", ""),
                        json_str(vision, "model_name", json_str(vision, "model_type", "")));
     if (*family)

@@ -228,6 +228,17 @@ static void load_pixel_norm(struct loader *l, struct tower *t)
         t->pixel_norm.b = pixel_vector(l, ".bias", n, s->patch_channels_last);
 }
 
+/* The vector around an image of this role, or with encoder_spec.ends_row row `row` of the table. */
+static float *load_end(struct loader *l, const struct encoder_spec *s, enum role role, uint32_t row)
+{
+    const struct encoder_linear *last = &s->project.linear[s->project.n_linears - 1];
+    if (!s->ends_row)
+        return host_vector(l, loader_table(l, role, NO_LAYER, "", s->width, 1));
+    return host_vector(
+        l, loader_rows(loader_table(l, last->role, NO_LAYER, ".weight", last->table, s->width), row,
+                       1));
+}
+
 static void load_front(struct loader *l, struct tower *t)
 {
     const struct encoder_spec *s = &t->spec;
@@ -262,9 +273,9 @@ static void load_front(struct loader *l, struct tower *t)
         t->queries[i] = host_vector(l, loader_table(l, s->queries.role[i], NO_LAYER, ".weight",
                                                     s->queries.rows[i], hidden));
     if (s->image_end)
-        t->image_end = host_vector(l, loader_table(l, W_IMAGE_END, NO_LAYER, "", s->width, 1));
+        t->image_end = load_end(l, s, W_IMAGE_END, s->ends_row + 1);
     if (s->image_begin)
-        t->image_begin = host_vector(l, loader_table(l, W_IMAGE_BEGIN, NO_LAYER, "", s->width, 1));
+        t->image_begin = load_end(l, s, W_IMAGE_BEGIN, s->ends_row);
     if (s->tiles_joined && !s->ends_projected)
         t->row_end = host_vector(l, loader_table(l, W_ROW_END, NO_LAYER, "", s->width, 1));
 }

@@ -135,7 +135,9 @@ int engine_embed(struct engine *g, struct model_text *texts, const struct text_b
     for (uint32_t i = 0; all && i < n; i++)
         rows += model_text_rows(&texts[i]) - (size_t)1;
     const size_t size = rows * (all ? m->row_width : m->width);
-    int rc = shown_open(&shown, g->o.pictures, texts, beside, n, e);
+    /* texts do not say which of their tokens have the experts of pictures */
+    int rc = shown_open(&shown, model_info(g->o.model)->sight ? NULL : g->o.pictures, texts, beside,
+                        n, e);
     if (rc == 0 && all && shown.alone)
         rc = err_set(e, ERR_VALIDATION, "images have one vector here, and none of tokens");
     if (rc == 0)

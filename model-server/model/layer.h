@@ -85,7 +85,7 @@ extern const struct sublayer_ops mixer_attention, mixer_mla, mixer_delta, mixer_
     mixer_conv, mixer_fixed, mixer_gated, mixer_pair, mixer_shared, mixer_cross, mixer_entries,
     mixer_cca, mixer_difference, mixer_rwkv, mixer_narrow, mixer_relative, mixer_span_conv,
     mixer_value_conv, mixer_fourier, mixer_profiles, ffn_dense, ffn_moe, ffn_embedded, ffn_beside,
-    ffn_shortcut, ffn_shifted;
+    ffn_shortcut, ffn_shifted, ffn_sight;
 
 /* Bounds of the inputs and the results of a product; NULL: none. */
 struct clip {

@@ -121,6 +121,8 @@ static void fill_info(struct model *m)
     const uint32_t bound = m->d.encodes ? i->max_positions : s->max_positions;
     if (!i->max_length || (bound && bound < i->max_length))
         i->max_length = bound;
+    i->sight = s->moe.sight_ffn > 0;
+    memcpy(i->sight_ids, s->moe.sight_ids, sizeof(i->sight_ids));
     for (uint32_t r = 0; r < SPEC_MAX_ROPES; r++)
         i->by_length |= rope_by_length(&s->rope[r], s->max_positions);
     for (uint32_t l = 0; l < s->n_layers; l++)

@@ -99,6 +99,10 @@ struct model_info {
     bool by_length; /* rotations depend on the length of the sequence (dynamic, longrope): keys of a
                        prefix are only valid for a sequence of that length, so prefixes are not
                        shared */
+    /* Tokens of pictures, and those of a prompt with one of these ids, have experts of their own
+     * (ragged.sight). */
+    bool sight;
+    uint32_t sight_ids[2];
     struct model_draft draft;
     /* bytes of a cell of recurrent state on this rank; 0: the model has none */
     uint64_t state_bytes;

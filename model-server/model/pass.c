@@ -37,6 +37,7 @@ struct ragged pass_cut(const struct ragged *b, uint32_t from, uint32_t to, struc
                        .given = b->given ? b->given + from : NULL,
                        .axes = b->axes ? b->axes + from : NULL,
                        .mutual = b->mutual ? b->mutual + from : NULL,
+                       .sight = b->sight ? b->sight + from : NULL,
                        .sees = b->sees ? b->sees + from : NULL};
     for (uint32_t i = 0; i < b->n_spans; i++)
         if (b->spans[i].first < to && b->spans[i].first + b->spans[i].n > from)

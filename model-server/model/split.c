@@ -72,7 +72,8 @@ int split_make(struct split *s, const struct decoder_spec *spec, int rank, int w
     if (check_recur(spec, w, e))
         return -1;
     if (spec->ffn < w || spec->vocab < w || (spec->moe.n_experts && spec->moe.ffn < w) ||
-        (spec->moe.shared_ffn && spec->moe.shared_ffn < w))
+        (spec->moe.shared_ffn && spec->moe.shared_ffn < w) ||
+        (spec->moe.sight_ffn && spec->moe.sight_ffn < w))
         return err_set(e, ERR_VALIDATION, "`num_shard` %u is more than this model can be cut into",
                        w);
     /* columns that share a scale in the checkpoint are not separated */

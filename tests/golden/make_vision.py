@@ -11,11 +11,11 @@ small enough to be committed. tests/golden/vision/test_vision_models runs what i
 import hashlib, json, os, sys
 import numpy as np, torch
 from safetensors.torch import save_file
-from vision_made import convolved, crossed, deepseek, docling, dots, florence, hunyuan, hunyuan_v4, kimi, lfm3, minicpm, minicpm_first, minimax, muse, native, nemotron, queries, saved, square, step, tiles, video
+from vision_made import convolved, crossed, deepseek, docling, dots, ernie, florence, hunyuan, hunyuan_v4, kimi, lfm3, minicpm, minicpm_first, minimax, muse, native, nemotron, ovis, queries, relatives, saved, square, step, tiles, video
 from vision_made.base import IMAGE, picture
 
-CASES = convolved.CASES | crossed.CASES | deepseek.CASES | docling.CASES | dots.CASES | florence.CASES | hunyuan.CASES | hunyuan_v4.CASES | kimi.CASES | lfm3.CASES | lfm3.FILMS | minicpm.CASES | minicpm_first.CASES | minimax.CASES | muse.CASES | native.CASES | nemotron.CASES | queries.CASES | saved.CASES | square.CASES | step.CASES | tiles.CASES | video.CASES
-SIZES = native.SIZES | kimi.SIZES | muse.SIZES | nemotron.SIZES
+CASES = convolved.CASES | crossed.CASES | deepseek.CASES | docling.CASES | dots.CASES | ernie.CASES | florence.CASES | hunyuan.CASES | hunyuan_v4.CASES | kimi.CASES | lfm3.CASES | lfm3.FILMS | minicpm.CASES | minicpm_first.CASES | minimax.CASES | muse.CASES | native.CASES | nemotron.CASES | queries.CASES | ovis.CASES | relatives.CASES | saved.CASES | square.CASES | step.CASES | tiles.CASES | video.CASES
+SIZES = native.SIZES | ovis.SIZES | kimi.SIZES | muse.SIZES | nemotron.SIZES
 SHAPES = ["rgb_120x90.jpg", "tall_14x210.png", "wide_300x20.png", "tiny_3x2.png", "portrait_300x500.jpg"]
 SHAPES_OF = {"lighton_ocr": SHAPES[:3] + ["exact_56x56.png"] + SHAPES[4:]}  # without a picture of no feature
 WHOLE_OF = {"llava_siglip": 32, "granite_vision": 32}  # what whole patches of a side of 36 cover
@@ -79,7 +79,8 @@ def preprocessed(images, pre, inputs, shapes, whole, last, frames, raster, model
     out = []
     for name in shapes:
         kwargs = inputs([picture(images, name)])[0]
-        x = (native.planes_of_patches(kwargs) if "image_position_ids" in kwargs else kwargs["pixel_values"].float()).numpy()
+        x = (native.planes_of_patches(kwargs) if "image_position_ids" in kwargs else kwargs["pixel_values"][0] if isinstance(kwargs["pixel_values"], list) else kwargs["pixel_values"].float()).numpy()
+        x = ovis.patches(torch.tensor(x)).numpy() if isinstance(kwargs["pixel_values"], list) else x
         x = queries.seen_patches(kwargs) if "pixel_mask" in kwargs else x
         x = tiles.whole_patches(kwargs) if set(kwargs) == {"pixel_values", "pixel_attention_mask"} and kwargs["pixel_attention_mask"].dim() == 4 else x
         x = tiles.patches_of_crops(kwargs).numpy() if "spatial_shapes" in kwargs else x
@@ -123,7 +124,7 @@ def make(name, images):
             break
     out = f"tests/data/vision/{name}"
     os.makedirs(out, exist_ok=True)
-    tied = name not in ("mllama", "mistral3_latent", "mistral_large4", "aria", "cosmos3_edge", "glm5_next", "blip2_t5", "deepseek_ocr", "muse_glimmer", "muse_spark", "hy_v4_vl", "hy_v4_vl_cubic", "nemotron_h_omni", "nemotron_nano_vl", "step3p7")
+    tied = name not in ("step3_vl", "mllama", "mistral3_latent", "mistral_large4", "aria", "cosmos3_edge", "glm5_next", "blip2_t5", "deepseek_ocr", "muse_glimmer", "muse_spark", "hy_v4_vl", "hy_v4_vl_cubic", "nemotron_h_omni", "nemotron_nano_vl", "step3p7")
     tensors = {k: v.bfloat16().contiguous() for k, v in model.state_dict().items() if "lm_head" not in k or not tied}
     keys = json.loads(config.to_json_string(use_diff=False))
     if rename:
@@ -133,7 +134,7 @@ def make(name, images):
         json.dump(value, open(f"{out}/{file}", "w"), indent=1)
     golden = dict(model_type=keys["model_type"], seed=seed, cases=cases)
     if not first:
-        golden["preprocess"] = preprocessed(images, pre, inputs, SHAPES_OF.get(name, SHAPES), WHOLE_OF.get(name), name in CHANNELS_LAST, FRAMES_FIRST.get(name), name in lfm3.CASES | lfm3.FILMS, keys["model_type"])
+        golden["preprocess"] = preprocessed(images, pre, inputs, SHAPES_OF.get(name, SHAPES), WHOLE_OF.get(name), name in CHANNELS_LAST, FRAMES_FIRST.get(name), name in lfm3.CASES | lfm3.FILMS | ernie.CASES, keys["model_type"])
     if name in video.CASES | lfm3.FILMS:
         golden["preprocess"]["videos"] = video.preprocessed(images, inputs, lfm3.raster if name in lfm3.FILMS else None)
     if name in SIZES:

@@ -1,5 +1,6 @@
 /* InternVL 1.5 to 3.5 (arXiv 2404.16821, 2504.10479): InternViT, with the tensor names of
- * transformers and with those of its authors. */
+ * transformers and with those of its authors. It is also the tower of Intern-S1 (2508.15763), under
+ * the first names, and of Skywork R1V (2504.05599), under the second. */
 #include "model-server/encoder/family.h"
 #include <string.h>
 
@@ -103,7 +104,7 @@ static void configure_chat(struct config *c, struct encoder_spec *s)
 #define TOWER "model.vision_tower."
 #define LAYER TOWER "encoder.layer.*."
 const struct encoder_family family_internvl = {
-    .types = (const char *const[]){"internvl", NULL},
+    .types = (const char *const[]){"internvl", "interns1", NULL},
     .names = {.names = {[W_PATCH] = TOWER "embeddings.patch_embeddings.projection",
                         [W_PATCH_POSITIONS] = TOWER "embeddings.position_embeddings",
                         [W_CLASS_TOKEN] = TOWER "embeddings.cls_token",
@@ -140,7 +141,7 @@ const struct encoder_family family_internvl = {
     [W_PROJECT_IN] = "mlp1.1", [W_PROJECT_OUT] = "mlp1.3"
 
 const struct encoder_family family_internvl_chat = {
-    .types = (const char *const[]){"internvl_chat", NULL},
+    .types = (const char *const[]){"internvl_chat", "skywork_chat", NULL},
     .names = {.names = {NAMES_CHAT}},
     .configure = configure_chat,
 };

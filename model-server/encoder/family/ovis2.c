@@ -1,13 +1,13 @@
 /* Ovis 2 (arXiv 2405.20797): AIMv2 (2411.14402), whose patches become probabilities over a table of
- * visual words; a feature is the mean of the table's rows. */
+ * visual words; a feature is the mean of the table's rows. Ovis 2.5 (2508.11737): the same behind
+ * SigLIP 2 for images of any shape, with rotations; rows of the table are around an image. */
 #include "common/json/json.h"
 #include "model-server/encoder/family.h"
 #include <string.h>
 
-static void words(struct config *c, struct encoder_spec *s)
+/* `rows` of the table, of which the last `others` are no words. */
+static void words(struct config *c, struct encoder_spec *s, uint32_t rows, uint32_t others)
 {
-    const uint32_t rows = config_u32_or(c, "vocab_size", 16384, 2, 1u << 20);
-    const uint32_t others = config_u32_or(c, "num_visual_indicator_tokens", 5, 1, 1024);
     if (others >= rows) {
         config_fail(c, "`num_visual_indicator_tokens` must be below `vocab_size`");
         return;
@@ -37,7 +37,34 @@ static void configure(struct config *c, struct encoder_spec *s)
         config_fail(c, "`hidden_stride` must divide %u patches", s->side);
     if (strcmp(json_str(c->root, "tokenize_function", "softmax"), "softmax") != 0)
         config_fail(c, "`tokenize_function` must be softmax");
-    words(c, s);
+    words(c, s, config_u32_or(c, "vocab_size", 16384, 2, 1u << 20),
+          config_u32_or(c, "num_visual_indicator_tokens", 5, 1, 1024));
+}
+
+/* The words of the table that stand around images and videos. */
+enum { AROUND = 4 };
+
+static void configure_2_5(struct config *c, struct encoder_spec *s)
+{
+    const double rows = json_num(c->file, "visual_vocab_size", 65536);
+    family_siglip_blocks(c, s, 1024, 24, 16, 4096);
+    s->blocks.no_final_norm = true;
+    family_positions(c, s, POSITIONS_CUBIC, family_square(c, "image_size", 512));
+    family_grid_rope(c, s, ROPE_GRID);
+    s->cell = config_u32_or(c, "hidden_stride", 2, 1, 16);
+    config_only(c, "use_rope", true);
+    config_only(c, "preserve_original_pe", true);
+    if (json_get(c->root, "fullatt_block_indexes"))
+        config_fail(c, "`fullatt_block_indexes` must be null");
+    if (json_num(c->root, "num_patches", -1) > 0)
+        config_fail(c, "`num_patches` must be -1");
+    if (!(rows > AROUND && rows <= 1 << 20) || rows != (uint32_t)rows) {
+        config_fail(c, "`visual_vocab_size` is out of bounds");
+        return;
+    }
+    words(c, s, (uint32_t)rows, AROUND);
+    s->image_begin = s->image_end = true;
+    s->ends_row = (uint32_t)rows - AROUND;
 }
 
 #define TOWER    "model.vision_tower."
@@ -63,4 +90,14 @@ const struct encoder_family family_ovis2 = {
                         [W_PROJECT_OUT] = "model.visual_embeddings_table"},
               .prefix = "model."},
     .configure = configure,
+};
+
+#define NAVIT "visual_tokenizer.vit.vision_model."
+const struct encoder_family family_ovis2_5 = {
+    .types = (const char *const[]){"ovis2_5", NULL},
+    .names = {.names = {NAMES_SIGLIP(NAVIT, NAVIT),
+                        [W_PROJECT_IN] = "visual_tokenizer.head.0",
+                        [W_MIDDLE_NORM] = "visual_tokenizer.head.1",
+                        [W_PROJECT_OUT] = "vte"}},
+    .configure = configure_2_5,
 };

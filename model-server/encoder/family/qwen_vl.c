@@ -1,7 +1,7 @@
 /* The towers of Qwen2-VL (arXiv 2409.12191), Qwen2.5-VL (2502.13923), Qwen3-VL and Qwen 3.5, and of
  * the thinkers of Qwen2.5-Omni (2503.20215) and Qwen3-Omni (2509.17765). Qwen2.5-VL's is also that
- * of EXAONE 4.5, with fewer key-value heads, and of HyperCLOVA X SEED Think, with a projection
- * behind; Qwen3-VL's is also that of Cohere's North Vision. */
+ * of OpenCUA (2508.09123), of EXAONE 4.5, with fewer key-value heads, and of HyperCLOVA X SEED
+ * Think, with a projection behind; Qwen3-VL's is also that of Cohere's North Vision. */
 #include "model-server/encoder/family.h"
 
 static void common(struct config *c, struct encoder_spec *s, const struct block_keys *k)
@@ -106,8 +106,8 @@ static void configure_3(struct config *c, struct encoder_spec *s)
     levels(c, s);
 }
 
-/* Newer files have the prefix "model.", and those of Omni "thinker.". */
-#define BOTH(x) "model.visual." x "|visual." x "|thinker.visual." x
+/* Newer files have the prefix "model.", those of Omni "thinker.", and OpenCUA's another name. */
+#define BOTH(x) "model.visual." x "|visual." x "|thinker.visual." x "|vision_tower." x
 #define NAMES_OUTSIDE                                                                              \
     [W_PATCH] = BOTH("patch_embed.proj"), [W_ATTN_NORM] = BOTH("blocks.*.norm1"),                  \
     [W_MLP_NORM] = BOTH("blocks.*.norm2"), [W_O] = BOTH("blocks.*.attn.proj")
@@ -127,7 +127,7 @@ const struct encoder_family family_qwen2_vl = {
     .configure = configure_2,
 };
 const struct encoder_family family_qwen2_5_vl = {
-    .types = (const char *const[]){"qwen2_5_vl", NULL},
+    .types = (const char *const[]){"qwen2_5_vl", "opencua", NULL},
     .names = {.names = {NAMES_QWEN, NAMES_MERGER_2, NAMES_GATED}},
     .configure = configure_2_5,
 };

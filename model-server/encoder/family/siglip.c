@@ -1,8 +1,8 @@
 /* Towers of SigLIP (arXiv 2303.15343): Gemma 3 (2503.19786), PaliGemma
  * (2407.07726), Idefics 3 (2408.12637), SmolVLM and ModernVBERT (2510.01149), LLaVA-OneVision
- * (2408.03326), Aya Vision (2505.08751), Command A Vision, Janus (2410.13848), DeepSeek-VL
- * (2403.05525), PaddleOCR-VL (2510.14528), VideoLLaMA 3 (2501.13106); and of SigLIP 2 (2502.14786):
- * LFM2-VL (2511.23404), Cosmos 3 Edge. */
+ * (2408.03326), R-4B (2508.21113), Bee (2510.13795), Aya Vision (2505.08751), Command A Vision,
+ * Janus (2410.13848), DeepSeek-VL (2403.05525), PaddleOCR-VL (2510.14528), Keye-VL (2507.01949),
+ * VideoLLaMA 3 (2501.13106); and of SigLIP 2 (2502.14786): LFM2-VL (2511.23404), Cosmos 3 Edge. */
 #include "model-server/encoder/family.h"
 #include <string.h>
 
@@ -161,6 +161,13 @@ static void configure_paddle(struct config *c, struct encoder_spec *s)
     s->project.norm_spec.eps = 1e-5F;
 }
 
+/* Keye-VL 1.5: the norm is one of a cell's patches together. */
+static void configure_keye(struct config *c, struct encoder_spec *s)
+{
+    configure_paddle(c, s);
+    s->project.norm_joined = true;
+}
+
 /* SigLIP for pictures of any shape with rotations alone; each patch is a feature. */
 static void configure_video_llama(struct config *c, struct encoder_spec *s)
 {
@@ -185,6 +192,24 @@ static void configure_onevision(struct config *c, struct encoder_spec *s)
     s->tiles_joined = true;
     family_two_matrices(s, bias, family_word_act(c, "projector_hidden_act", "gelu"));
 }
+
+/* R-4B and Bee: LLaVA-OneVision with a norm before the matrices. `times`: the width between them,
+ * in widths of the text model. */
+static void configure_normed(struct config *c, struct encoder_spec *s, uint32_t times)
+{
+    siglip(c, s, 384);
+    all_of_layer(c, s);
+    s->tiles_joined = true;
+    family_two_matrices(s, true, ACT_GELU);
+    s->project.norm = s->project.norm_bias = true;
+    s->project.norm_spec = (struct norm_spec){NORM_LAYER, 1e-6F, 0};
+    s->project.norm_role = W_PROJECT_NORM;
+    s->project.linear[0].rows = times * s->width;
+}
+
+static void configure_r(struct config *c, struct encoder_spec *s) { configure_normed(c, s, 1); }
+
+static void configure_bee(struct config *c, struct encoder_spec *s) { configure_normed(c, s, 4); }
 
 /* A gated MLP on the concatenated patches of a cell. */
 static void project_cells(struct config *c, struct encoder_spec *s, double middle)
@@ -232,6 +257,23 @@ const struct encoder_family family_llava_onevision = {
                         [W_PROJECT_OUT] = "model.multi_modal_projector.linear_2"},
               .prefix = "model."},
     .configure = configure_onevision,
+    .tower = "siglip_vision_model",
+};
+#define NAMES_NORMED                                                                               \
+    NAMES_TOWER, [W_ROW_END] = "model.image_newline",                                              \
+    [W_PROJECT_NORM] = "model.multi_modal_projector.pre_norm",                                     \
+    [W_PROJECT_IN] = "model.multi_modal_projector.linear_1",                                       \
+    [W_PROJECT_OUT] = "model.multi_modal_projector.linear_2"
+const struct encoder_family family_r = {
+    .types = (const char *const[]){"R", NULL},
+    .names = {.names = {NAMES_NORMED}, .prefix = "model."},
+    .configure = configure_r,
+    .tower = "siglip_vision_model",
+};
+const struct encoder_family family_bee = {
+    .types = (const char *const[]){"bee", NULL},
+    .names = {.names = {NAMES_NORMED}, .prefix = "model."},
+    .configure = configure_bee,
     .tower = "siglip_vision_model",
 };
 const struct encoder_family family_aya = {
@@ -302,13 +344,19 @@ const struct encoder_family family_video_llama_3 = {
 };
 
 #define PROJECT(x) EITHER("mlp_AR.", "model.projector.", x)
+#define NAMES_PADDLE                                                                               \
+    NAMES_SIGLIP("visual.vision_model.", "model.visual.vision_model."),                            \
+        [W_PROJECT_NORM] = PROJECT("pre_norm"), [W_PROJECT_IN] = PROJECT("linear_1"),              \
+        [W_PROJECT_OUT] = PROJECT("linear_2")
 const struct encoder_family family_paddleocr_vl = {
-    .types = (const char *const[]){"paddleocr_vl", NULL},
-    .names =
-        {.names = {NAMES_SIGLIP("visual.vision_model.", "model.visual.vision_model."),
-                   [W_PROJECT_NORM] = PROJECT("pre_norm"), [W_PROJECT_IN] = PROJECT("linear_1"),
-                   [W_PROJECT_OUT] = PROJECT("linear_2")}},
+    .types = (const char *const[]){"paddleocr_vl", "Keye", NULL},
+    .names = {.names = {NAMES_PADDLE}},
     .configure = configure_paddle,
+};
+const struct encoder_family family_keye = {
+    .types = (const char *const[]){"KeyeVL1_5", NULL},
+    .names = {.names = {NAMES_PADDLE}},
+    .configure = configure_keye,
 };
 
 #define COSMOS3 "model.visual."

@@ -1,5 +1,6 @@
-/* Step 3.7: the Perception Encoder (arXiv 2504.13181) under the names of its authors, for crops of
- * two sizes. Behind it two convolutions halve the grid, and one matrix makes the features. */
+/* Step 3.7 and Step3-VL: the Perception Encoder (arXiv 2504.13181) under the names of its authors,
+ * for crops of two sizes. Behind it two convolutions halve the grid, and one matrix makes the
+ * features. */
 #include "common/json/json.h"
 #include "model-server/encoder/family.h"
 
@@ -28,6 +29,11 @@ static void configure(struct config *c, struct encoder_spec *s)
 {
     const uint32_t hidden = hidden_of(c), patch = family_square(c, "patch_size", 14);
     const uint32_t side = family_square(c, "image_size", 728) / (patch ? patch : 1);
+    config_only(c, "use_cls_token", false);
+    config_only(c, "use_ln_pre", true);
+    config_only(c, "use_ln_post", false);
+    config_only(c, "use_abs_posemb", true);
+    config_only(c, "use_rope2d", true);
     s->patch = s->cell = s->frames = s->project.join = 1;
     s->of_features = true;
     s->width = s->blocks.hidden = family_text_width(c);
@@ -88,7 +94,7 @@ static const struct encoder_family blocks = {
     .configure = configure_blocks,
 };
 const struct encoder_family family_step3p7 = {
-    .types = (const char *const[]){"step3p7", NULL},
+    .types = (const char *const[]){"step3p7", "step_robotics", NULL},
     .configure = configure,
     .before = &blocks,
 };

@@ -51,6 +51,20 @@ static void put_media(struct stepper *st, struct ragged *b, const struct seq *s,
         b->sees = st->sees;
 }
 
+/* The same of struct ragged's `sight`, in steps with such tokens. */
+static void put_sight(struct stepper *st, struct ragged *b, const struct seq *s, uint32_t from)
+{
+    const uint32_t *const ids = model_info(st->model)->sight_ids;
+    bool any = b->sight != NULL;
+    for (uint32_t i = from; i < b->n_tokens; i++) {
+        const uint32_t p = st->pos[i];
+        st->sight[i] = (s->media && media_has(s->media, p)) ||
+                       (p < s->n_prompt && (s->ids[p] == ids[0] || s->ids[p] == ids[1]));
+        any |= st->sight[i];
+    }
+    b->sight = any ? st->sight : NULL;
+}
+
 /* A token's rotation may depend on the length of its sequence when it was first computed: that of
  * the prompt, or its own position. Recomputed tokens get the same length, in one span each. */
 void step_put(struct stepper *st, struct ragged *b, struct seq *s, uint32_t len)
@@ -94,6 +108,8 @@ void step_put(struct stepper *st, struct ragged *b, struct seq *s, uint32_t len)
         b->n_tokens++;
     }
     put_media(st, b, s, b->n_tokens - len);
+    if (st->sight)
+        put_sight(st, b, s, b->n_tokens - len);
 }
 
 void step_copy_block(struct stepper *st, uint32_t from, uint32_t to)

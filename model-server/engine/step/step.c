@@ -37,7 +37,7 @@ void stepper_free(struct stepper *st)
 {
     free(st->ids), free(st->pos), free(st->slots), free(st->out_rows), free(st->drawn);
     free(st->window_slots), free(st->hidden), free(st->hidden_ahead);
-    free(st->given), free(st->axes), free(st->mutual), free(st->sees);
+    free(st->given), free(st->axes), free(st->mutual), free(st->sees), free(st->sight);
     draws_free(&st->rows);
     free(st->spans), free(st->logits), free(st->gen), free(st->top_id),
         free(st->top_logprob);
@@ -134,6 +134,7 @@ int stepper_reserve(struct stepper *st, uint32_t tokens, uint32_t rows, struct e
         if (renew(&st->ids, n, 4) || renew(&st->pos, n, 4) || renew(&st->slots, n, 4) ||
             renew(&st->out_rows, n, 4) || renew(&st->drawn, n, 4) ||
             renew(&st->window_slots, n, 4) ||
+            (model_info(st->model)->sight && renew(&st->sight, n, sizeof(*st->sight))) ||
             (st->heads && renew(&st->hidden, n, hidden_bytes(st))))
             return err_nomem(e);
         st->cap_tokens = n;

@@ -1,5 +1,5 @@
-/* Qwen 3, dense: an explicit head size, per-head QK norm. Cosmos 3's checkpoints have other names
- * for the attention matrices. */
+/* Qwen 3, dense, also in Keye-VL: an explicit head size, per-head QK norm. Cosmos 3's checkpoints
+ * have other names for the attention matrices. */
 #include "model-server/model/arch.h"
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -17,7 +17,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 
 #define ATTENTION "model.layers.*.self_attn."
 const struct arch arch_qwen3 = {
-    .types = (const char *const[]){"qwen3", "qwen3_vl_text", NULL},
+    .types = (const char *const[]){"qwen3", "qwen3_vl_text", "Keye", "KeyeVL1_5", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_MLP,
               NAMES_COSMOS_ATTENTION, [W_Q_NORM] = ATTENTION "norm_q|" ATTENTION "q_norm",

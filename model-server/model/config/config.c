@@ -266,16 +266,9 @@ void config_unpadded(struct config *c, struct decoder_spec *s, uint32_t def)
     s->vocab = used;
 }
 
-/* The vision_config of a model with vision, or NULL. */
-static const cJSON *config_vision(const struct config *c)
-{
-    const cJSON *v = json_get(c->file, "vision_config");
-    return cJSON_IsObject(v) ? v : NULL;
-}
-
 void config_added(struct config *c, struct decoder_spec *s)
 {
-    const cJSON *at = json_get(config_vision(c), "deepstack_visual_indexes");
+    const cJSON *at = json_get(model_file_vision_config(c->file), "deepstack_visual_indexes");
     s->n_added = cJSON_IsArray(at) ? (uint32_t)cJSON_GetArraySize(at) : 0;
     if (s->n_added > s->n_layers)
         config_fail(c, "`deepstack_visual_indexes`: %u for %u layers", s->n_added, s->n_layers);
@@ -448,7 +441,7 @@ void config_gemma(struct config *c, struct decoder_spec *s, double softcap)
 
 void config_mutual_pictures(struct config *c, struct decoder_spec *s)
 {
-    for (uint32_t i = 0; config_vision(c) && i < s->n_layers; i++)
+    for (uint32_t i = 0; model_file_vision_config(c->file) && i < s->n_layers; i++)
         s->layers[i].mutual = MUTUAL_TOO;
 }
 

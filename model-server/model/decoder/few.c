@@ -21,7 +21,7 @@ bool decoder_ends_few(const struct decoder *d, const struct ragged *b)
     const uint32_t i = d->stage.first + d->stage.n - 1;
     const struct layer *y = &d->layers[i];
     const struct residual_ops *x = residual_of(m);
-    return 2 * (uint64_t)b->n_out <= b->n_tokens && !d->stages &&
+    return 2 * (uint64_t)b->n_out <= b->n_tokens && !d->stages && !b->sight &&
            (x == &residual_plain || x == &residual_sums) && y->mixer.ops &&
            by_rows(m, &m->layers[i], &y->ffn) && !y->tail.ops && !decoder_is_cross(d, i) &&
            !d->front.after && !d->first_conv && !m->result_convs && !m->two_stacks && !m->n_added &&

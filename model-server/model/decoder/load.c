@@ -110,7 +110,9 @@ static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t 
         return &ffn_shortcut;
     if (s->layers[layer].mixer == MIXER_RWKV)
         return &ffn_shifted;
-    return !s->layers[layer].moe ? &ffn_dense : s->moe.beside ? &ffn_beside : &ffn_moe;
+    if (!s->layers[layer].moe)
+        return &ffn_dense;
+    return s->moe.beside ? &ffn_beside : s->moe.sight_ffn ? &ffn_sight : &ffn_moe;
 }
 
 /* What multiplies a sublayer's result. Gates of models that begin to be trained are 0. */

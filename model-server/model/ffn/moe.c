@@ -1,5 +1,6 @@
 /* moe.c - the feed-forward of many MLPs, of which a router selects a few for each token (arXiv
  * 1701.06538, 2401.04088). */
+#include "model-server/model/ffn/moe.h"
 #include "model-server/model/decoder.h"
 #include "model-server/model/ffn/router.h"
 #include "model-server/model/loader/loader.h"
@@ -261,10 +262,9 @@ static void load_latent(struct loader *l, struct experts *y, int layer)
                                        .w = loader_weight_vector(l, W_MOE_LATENT_NORM, layer, n)};
 }
 
-/* True if moe_spec.beside_pictures matters for this file. */
-static bool has_picture_rows(const struct loader *l, int layer)
+bool moe_sight_behind(const struct loader *l, int layer)
 {
-    return l->c && l->d->spec.moe.beside_pictures && loader_fused(l, layer) == FUSED_NONE;
+    return l->c && l->d->spec.moe.sight_ffn && loader_fused(l, layer) == FUSED_NONE;
 }
 
 /* With moe_spec.router_by. */
@@ -287,7 +287,7 @@ static struct weight *load_router(struct loader *l, int layer, uint32_t n)
     if (l->d->spec.moe.router_by != 0)
         return load_scaled_router(l, layer, n);
     const uint32_t width = l->d->spec.moe.router_width, hidden = width ? width : l->d->spec.hidden;
-    const bool turned = has_picture_rows(l, layer);
+    const bool turned = moe_sight_behind(l, layer);
     struct mat_part p = turned ? loader_part(l, W_ROUTER, layer, NO_EXPERT, false, hidden, n)
                                : loader_part(l, W_ROUTER, layer, NO_EXPERT, false, n, hidden);
     if (turned) {
@@ -316,20 +316,10 @@ static float *load_whole_bias(struct loader *l, int layer, uint32_t n)
 
 static float *load_select_bias(struct loader *l, int layer, uint32_t n)
 {
-    const bool more = has_picture_rows(l, layer);
+    const bool more = moe_sight_behind(l, layer);
     if (l->d->spec.moe.n_always)
         return load_whole_bias(l, layer, n);
     return loader_plain_vector(l, W_SELECT_BIAS, layer, more ? 2 * n : n, (struct slice){0, n});
-}
-
-/* Counts the experts of pictures' tokens as found (unused.h). */
-static void pass_pictures(const struct loader *l, int layer)
-{
-    static const enum role of[] = {W_MOE_GATE, W_MOE_UP, W_MOE_DOWN};
-    const uint32_t n = l->d->spec.moe.n_experts;
-    for (uint32_t i = n; has_picture_rows(l, layer) && i < 2 * n; i++)
-        for (size_t k = 0; k < sizeof(of) / sizeof(of[0]); k++)
-            loader_has(l, of[k], layer, (int)i);
 }
 
 static void *load(struct loader *l, uint32_t at)
@@ -368,7 +358,6 @@ static void *load(struct loader *l, uint32_t at)
     }
     struct amount before = l->d->weights;
     load_experts(l, y, layer);
-    pass_pictures(l, layer);
     if (s->moe.bias)
         load_biases(l, y, layer);
     l->d->experts.bytes += l->d->weights.bytes - before.bytes;
@@ -407,9 +396,11 @@ static void release(struct decoder *d, void *self)
 
 /* ---------------------------------------------------------------- forward */
 
-/* out += this rank's share of the shared expert of `in`. */
-static void add_shared(struct decoder *d, const struct experts *y, struct sub_step *s)
+void moe_add_shared(struct decoder *d, const void *self, struct sub_step *s)
 {
+    const struct experts *y = self;
+    if (!y->shared_up)
+        return;
     const uint32_t ffn = d->split.shared_ffn.n, hidden = d->spec.hidden, t = s->tokens;
     const bool plain = d->spec.moe.plain;
     float *up = work_take(&s->work, t, 2 * (size_t)ffn), *act = work_take(&s->work, t, ffn);
@@ -430,7 +421,7 @@ static void add_shared(struct decoder *d, const struct experts *y, struct sub_st
     d->ops->add_norm(d->dev, NULL, s->out, r, 1, t, hidden, NULL);
 }
 
-static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
+void moe_run(struct decoder *d, const void *self, struct sub_step *s)
 {
     const struct experts *y = self;
     const struct decoder_spec *m = &d->spec;
@@ -441,7 +432,6 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                                      .w = y->ones,
                                      .group = spec_expert_in(m),
                                      .eps = m->moe.result_eps};
-    (void)e;
     if (m->moe.early_router)
         router_x = d->scratch.carried + (size_t)s->first * m->hidden;
     if (y->before)
@@ -486,8 +476,13 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                               .result_norm = y->result_factors ? &result : NULL});
     if (y->out)
         d->ops->linear(d->dev, s->out, sum, s->tokens, y->out, NULL);
-    if (y->shared_up)
-        add_shared(d, y, s);
+}
+
+static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
+{
+    (void)e;
+    moe_run(d, self, s);
+    moe_add_shared(d, self, s);
     return 0;
 }
 

@@ -52,10 +52,12 @@ struct moe_spec {
     bool select_bias;   /* added to the scores for the selection */
     bool select_logits; /* the logits are for the selection, not the scores */
     bool bias_may_lack; /* files without select_bias have zeros */
-    /* Files have as many experts again, after these, for tokens of pictures. They are not read.
-     * Where each expert has matrices of its own the router is stored [hidden, n_experts], and
-     * select_bias has a second row (ERNIE 4.5 VL). */
-    bool beside_pictures;
+    /* Not 0: tokens of pictures, and those with the ids sight_ids, have as many experts of their
+     * own, of this width; the shared expert is that of all tokens. Where each expert has matrices
+     * of its own they are the experts after the others, routers are stored [hidden, n_experts], and
+     * select_bias has a second row (ERNIE 4.5 VL): ffn/sight.c. */
+    uint32_t sight_ffn;
+    uint32_t sight_ids[2];
     /* The last ones of n_experts and of top_k that every token uses: the router scores them with
      * the others, files have their matrices in tensors of their own, and select_bias lacks them
      * (Inkling). */

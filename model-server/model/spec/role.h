@@ -147,6 +147,10 @@ enum role {
     W_MOE_LATENT_NORM, /* of moe_spec.latent_norm and moe_spec.result_eps */
     W_MOE_RESULT_NORM,
     W_SELECT_BIAS,
+    W_SIGHT_ROUTER, /* of moe_spec.sight_ffn; that of separate experts is a whole name */
+    W_SIGHT_GATE_UP,
+    W_SIGHT_DOWN,
+    W_SIGHT_SELECT_BIAS,
     W_EXPERT_IDS, /* of layer_spec.by_id: a whole name */
     W_MOE_BIAS,   /* of moe_spec.sum_bias: a whole name */
     W_EXPERT_SCALE,

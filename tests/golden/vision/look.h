@@ -61,6 +61,8 @@ static inline int look_step(struct sight *s, struct look *const *v, const uint32
     static _Thread_local uint32_t ids[CAP], pos[CAP], slots[CAP], axes[CAP][3], rows[MOST_SEQS];
     static _Thread_local struct mutual mutual[CAP], sees[CAP];
     static _Thread_local const float *given[CAP];
+    static _Thread_local bool sight[CAP];
+    const struct model_info *info = model_info(s->b.model);
     struct span spans[MOST_SEQS];
     bool has_axes = false, two_way = false, shown = false;
     uint32_t t = 0;
@@ -95,6 +97,8 @@ static inline int look_step(struct sight *s, struct look *const *v, const uint32
             }
             ids[t] = k->ids[p], pos[t] = p, given[t] = m.row, mutual[t] = m.mutual;
             sees[t] = m.sees;
+            sight[t] = (k->media && media_has(k->media, p)) || k->ids[p] == info->sight_ids[0] ||
+                       k->ids[p] == info->sight_ids[1];
             memcpy(axes[t], m.axes, sizeof(m.axes));
             slots[t] = k->blocks[p / BLOCK_SIZE] * BLOCK_SIZE + p % BLOCK_SIZE;
         }
@@ -111,7 +115,8 @@ static inline int look_step(struct sight *s, struct look *const *v, const uint32
                              .given = given,
                              .axes = has_axes ? (const uint32_t(*)[3])axes : NULL,
                              .mutual = two_way ? mutual : NULL,
-                             .sees = shown ? sees : NULL};
+                             .sees = shown ? sees : NULL,
+                             .sight = info->sight ? sight : NULL};
     float *logits = malloc((size_t)n * s->b.vocab * sizeof(float));
     int rc = model_forward(s->b.model, &b, logits, &s->e);
     for (uint32_t i = 0; i < n && rc == 0; i++) {

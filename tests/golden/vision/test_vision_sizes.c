@@ -27,14 +27,25 @@ static bool has_grid(const struct vision_plan *p, const cJSON *row)
 static uint32_t tiles_of(const cJSON *row) { return vision_at(row, 2) * vision_at(row, 3); }
 
 /* One crop: [rows, cols] of features; nothing if there is no size. */
-static bool grid_of_features(const struct vision_plan *p, const cJSON *row)
+static bool grid_and(const struct vision_plan *p, const cJSON *row, uint32_t more)
 {
     const bool shown = cJSON_GetArraySize(row) == 4;
     if (!p || !shown)
         return !p && !shown;
     return p->grid_h == vision_at(row, 2) && p->grid_w == vision_at(row, 3) &&
            p->crop_height / p->grid_h == p->crop_width / p->grid_w &&
-           p->n_features == p->grid_h * p->grid_w;
+           p->n_features == p->grid_h * p->grid_w + more;
+}
+
+static bool grid_of_features(const struct vision_plan *p, const cJSON *row)
+{
+    return grid_and(p, row, 0);
+}
+
+/* The same, with one more feature at each end. */
+static bool grid_between(const struct vision_plan *p, const cJSON *row)
+{
+    return grid_and(p, row, 2);
 }
 
 /* [rows, cols, width, height]: tiles, and what the picture is resized to; several tiles are
@@ -112,6 +123,7 @@ static const struct rule rules[] = {
     {{"gemma4", .patch_size = 16}, "{}", grid_of_features, 1, 0, false},
     {{"glm4v", .patch_size = 14, .image_size = 336}, "{}", grid_of_features, 1, 33, false},
     {{"cosmos3_edge", .patch_size = 16}, "{}", grid_of_features, 1, 33, false},
+    {{"ovis2_5", .patch_size = 16}, "{}", grid_between, 1, 0, false},
     {{"glm5_next", .patch_size = 14}, "{}", grid_of_features, 1, 0, false},
     {{"kimi_vl", .patch_size = 14}, "{\"pad_input\":true}", grid_of_features, 1, 0, false},
     {{"kimi_k25", .patch_size = 14}, "{}", grid_of_features, 1, 0, false},

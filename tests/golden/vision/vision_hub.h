@@ -2,6 +2,7 @@
  * weights do not matter. */
 #ifndef TESTS_GOLDEN_VISION_HUB_H
 #define TESTS_GOLDEN_VISION_HUB_H
+#include "common/model_file.h"
 #include "common/vision/vision.h"
 #include "tests/golden/vision/vision_rig.h"
 #include "tests/vision_folder.h"
@@ -28,7 +29,7 @@ static inline struct vision *vision_hub_config(const struct vision_hub *f, cJSON
     struct vision *v;
     struct err e = ERR_INIT;
     assert_non_null(config);
-    cJSON *tower = cJSON_GetObjectItemCaseSensitive(config, "vision_config");
+    cJSON *tower = (cJSON *)(uintptr_t)model_file_vision_config(config);
     cJSON *of_timm = cJSON_GetObjectItemCaseSensitive(tower, "model_args");
     vision_hub_set(of_timm ? of_timm : tower, of_timm ? "img_size" : "image_size", f->image_size);
     vision_hub_set(tower, "patch_size", f->patch_size);

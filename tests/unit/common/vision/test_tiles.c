@@ -100,6 +100,24 @@ TEST(muse_glimmer_takes_the_nearest_grid)
     vision_free(v);
 }
 
+/* The shorter side becomes that of a feature, and the longer one is cut down to 200 times it. */
+TEST(ovis_2_5_takes_any_aspect)
+{
+    struct vision *v = load("{\"model_type\":\"ovis2_5\",\"vit_config\":{\"patch_size\":16}}", "{}");
+    struct vision_plan p;
+    struct err e = ERR_INIT;
+    assert_int_equal(vision_plan(v, 10, 2400, &p, &e), 0);
+    assert_int_equal(p.crop_width, 32);
+    assert_int_equal(p.crop_height, 7680);
+    assert_int_equal(p.n_features, 240 + 2);
+    assert_int_equal(vision_plan(v, 40, 9000, &p, &e), 0); /* as if it had 40 x 8000 pixels */
+    assert_int_equal(p.crop_width, 32);
+    assert_int_equal(p.crop_height, 8000);
+    assert_int_equal(vision_plan(v, 1, 5000, &p, &e), -1);
+    assert_non_null(strstr(e.msg, "no feature"));
+    vision_free(v);
+}
+
 /* One frame, and one coordinate of a position. */
 TEST(dots_ocr_reads_one_frame)
 {

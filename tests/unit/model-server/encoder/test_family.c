@@ -173,6 +173,9 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
 #define OVIS                                                                                       \
     "{\"model_type\":\"ovis2\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"            \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4%s}}"
+#define OVIS_2_5                                                                                   \
+    "{\"model_type\":\"ovis2_5\",\"llm_config\":{\"hidden_size\":64},\"visual_vocab_size\":99,"      \
+    "\"vit_config\":{\"patch_size\":16,\"hidden_size\":64,\"num_attention_heads\":4%s}}"
 #define IDEFICS                                                                                    \
     "{\"model_type\":\"idefics2\",\"text_config\":{\"hidden_size\":64%s},\"vision_config\":"       \
     "{\"patch_size\":14,\"image_size\":980,\"hidden_size\":64,\"num_attention_heads\":4}}"
@@ -202,6 +205,11 @@ TEST(values_that_change_the_meaning_are_refused)
         {OVIS, ",\"hidden_stride\":3", "hidden_stride"},
         {OVIS, ",\"tokenize_function\":\"st_argmax\"", "tokenize_function"},
         {OVIS, ",\"num_visual_indicator_tokens\":8,\"vocab_size\":8", "vocab_size"},
+        {OVIS_2_5, "", NULL},
+        {OVIS_2_5, ",\"num_patches\":1024", "num_patches"},
+        {OVIS_2_5, ",\"fullatt_block_indexes\":\"1|3\"", "fullatt_block_indexes"},
+        {OVIS_2_5, ",\"use_rope\":false", "use_rope"},
+        {OVIS_2_5, ",\"preserve_original_pe\":false", "preserve_original_pe"},
         {LLAMA, "", NULL},
         {LLAMA, ",\"hidden_act\":\"silu\"", "hidden_act"},
         {LLAMA, ",\"pixel_shuffle_ratio\":0.4", "pixel_shuffle_ratio"},
@@ -274,6 +282,11 @@ TEST(values_that_change_the_meaning_are_refused)
         {LFM3, ",\"rope_parameters\":{\"rope_type\":\"yarn\"}", "rope_type"},
         {STEP3, "", NULL},
         {STEP3, ",\"image_size\":700", "image_size"},
+        {STEP3, ",\"use_cls_token\":true", "use_cls_token"},
+        {STEP3, ",\"use_ln_pre\":false", "use_ln_pre"},
+        {STEP3, ",\"use_ln_post\":true", "use_ln_post"},
+        {STEP3, ",\"use_abs_posemb\":false", "use_abs_posemb"},
+        {STEP3, ",\"use_rope2d\":false", "use_rope2d"},
         {MUSE, "", NULL},
         {MUSE, ",\"layer_types\":[\"full_attention\",\"window_attention\"]", NULL},
         {MUSE, ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]", "sliding_attention"},
