@@ -28,9 +28,16 @@ bool decoder_ends_few(const struct decoder *d, const struct ragged *b)
            !spec_reads_embedding(m);
 }
 
+/* Bytes of the mixer's area that hold q, k and v of all rows. */
+static size_t stored_bytes(const struct decoder *d, uint32_t i, const struct ragged *b)
+{
+    const size_t bytes = (size_t)b->n_tokens * attention_shape(d, i).qkv * sizeof(float);
+    return (bytes + WORK_ALIGN - 1) & ~(size_t)(WORK_ALIGN - 1);
+}
+
 /* True if the rows of output attend as steps of one token each to the keys and values of all, and
- * their q fits the memory of the feed-forward, which does not run yet. Devices that draw tokens
- * have other kernels for such steps. To both sides, a row of such a step has no position. */
+ * their areas fit behind q, k and v of all rows. Devices that draw tokens have other kernels for
+ * such steps. To both sides, a row of such a step has no position. */
 static bool mixer_by_rows(const struct decoder *d, uint32_t i, const struct ragged *b)
 {
     const struct decoder_spec *m = &d->spec;
@@ -38,7 +45,8 @@ static bool mixer_by_rows(const struct decoder *d, uint32_t i, const struct ragg
     const bool positions = s->window || s->chunk || m->near.buckets || m->near.of || m->alibi.most;
     return d->layers[i].mixer.ops == &mixer_attention && !d->ops->draw && !b->mutual &&
            !s->by_blocks && !s->merged && !m->apart.buckets && !(m->both_ways && positions) &&
-           (uint64_t)b->n_out * d->mixer_width <= (uint64_t)b->n_tokens * d->ffn_width;
+           stored_bytes(d, i, b) + (size_t)b->n_out * d->mixer_width * sizeof(float) <=
+               (size_t)b->n_tokens * d->mixer_width * sizeof(float);
 }
 
 /* Every row of output attends to its whole text. */
@@ -66,15 +74,15 @@ static void change_places(struct scratch *s)
     swap_rows(&s->n, &s->r);
 }
 
-/* Both sublayers, or the second one, of the rows of output. */
-static int rest_of_few(struct decoder *d, uint32_t i, uint32_t rows, bool mixer, struct err *e)
+/* Both sublayers of the rows of output, whose q is given; or the second one, with q NULL. */
+static int rest_of_few(struct decoder *d, uint32_t i, uint32_t rows, void *q, struct err *e)
 {
     struct scratch *s = &d->scratch;
     const struct decoder_part few = {0, rows, rows};
     void *const work = s->mixer;
     change_places(s);
-    s->mixer = s->ffn;
-    int rc = mixer ? decoder_layer_sub(d, i, SUB_MIXER, &few, e) : 0;
+    s->mixer = q;
+    int rc = q ? decoder_layer_sub(d, i, SUB_MIXER, &few, e) : 0;
     s->mixer = work;
     rc = rc || decoder_layer_sub(d, i, SUB_FFN, &few, e);
     change_places(s);
@@ -96,9 +104,12 @@ int decoder_layer_few(struct decoder *d, uint32_t i, const struct ragged *b, str
         see_texts(b, s->last_spans);
     d->ops->gather_out(d->dev, s->out, s->x, d->spec.hidden);
     d->ops->gather_out(d->dev, s->r, s->n, d->spec.hidden); /* of some kinds it is not read */
-    if (mixer) /* q of these rows: store() left it */
-        d->ops->gather_out(d->dev, s->ffn, s->mixer, attention_shape(d, i).qkv);
-    return decoder_next_step(d, &last, e) || rest_of_few(d, i, last.n_tokens, mixer, e) ||
+    void *q = NULL;
+    if (mixer) { /* q of these rows: store() left it */
+        q = (char *)s->mixer + stored_bytes(d, i, b);
+        d->ops->gather_out(d->dev, q, s->mixer, attention_shape(d, i).qkv);
+    }
+    return decoder_next_step(d, &last, e) || rest_of_few(d, i, last.n_tokens, q, e) ||
                    decoder_next_step(d, b, e)
                ? -1
                : 0;
