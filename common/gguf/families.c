@@ -487,6 +487,7 @@ static const struct gguf_family families[] = {
     {"hy_v3", NULL, "hy_v3", false, 0, gguf_hy_v3},
     {"apertus", "apertus", NULL, false, 0, gguf_qkv_bias},
     {"kimi-linear", NULL, "kimi_linear", false, 0, gguf_kimi_linear, .latent = true},
+    {"kimi-k3", NULL, "kimi_linear", false, 0, gguf_kimi_k3, .latent = true},
     {"bailingmoe3", NULL, "bailing_hybrid", false, 0, gguf_bailing3, .latent = true,
      .rates_above_0 = true},
     {"afmoe", NULL, "afmoe", false, 0, gguf_afmoe},

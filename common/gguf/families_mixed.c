@@ -401,6 +401,33 @@ void gguf_kimi_linear(const struct gguf_meta *m)
     meta_copy(m, "expert_count", "num_local_experts");
 }
 
+/* Kimi K3: sizes of the delta layers are in an object, as in its config.json. */
+void gguf_kimi_k3(const struct gguf_meta *m)
+{
+    static const char *const keys[][2] = {
+        {"expert_latent_length", "routed_expert_hidden_size"},
+        {"attn_res.block_size", "attn_res_block_size"},
+        {"activation.situ_beta", "activation_situ_beta"},
+        {"activation.situ_linear_beta", "activation_situ_linear_beta"}};
+    double v;
+    gguf_kimi_delta(m);
+    meta_copy(m, "expert_count", "num_experts");
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        meta_copy(m, keys[i][0], keys[i][1]);
+    cJSON_AddStringToObject(m->config, "hidden_act", "situ");
+    cJSON_AddBoolToObject(m->config, "mla_use_output_gate",
+                          gguf_first_rows(m, "attn_gate.weight") > 0);
+    cJSON_AddBoolToObject(m->config, "latent_moe_use_norm",
+                          gguf_first_rows(m, "ffn_routed_norm.weight") > 0);
+    cJSON *own = cJSON_AddObjectToObject(m->config, "linear_attn_config");
+    meta_put_in(own, "num_heads", gguf_first_rows(m, "ssm_beta.weight"));
+    meta_put_in(own, "head_dim", meta_number_or(m, "kda.head_dim", 0));
+    meta_put_in(own, "short_conv_kernel_size", meta_number_or(m, "ssm.conv_kernel", 0));
+    cJSON_AddBoolToObject(own, "use_full_rank_gate", gguf_first_rows(m, "ssm_g.weight") > 0);
+    if (meta_number(m, "kda.gate_lower_bound", &v))
+        meta_put_in(own, "gate_lower_bound", v);
+}
+
 /* Ling 3. llama.cpp refuses decays without a floor. */
 void gguf_bailing3(const struct gguf_meta *m)
 {

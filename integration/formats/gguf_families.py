@@ -15,7 +15,7 @@ from gguf_keys import (
 )  # fmt: skip
 from gguf_keys_latent import deepseek2, deepseek32, glm_dsa, minicpm3, mistral4
 from gguf_keys_streams import (
-    deepseek4, deepseek4_tensors, glm5_next, glm5_next_tensors, hrm_text, hrm_text_tensors, hy_v4, hy_v4_tensors, minimax_m3, minimax_m3_tensors,
+    kimi_k3, kimi_k3_tensors, deepseek4, deepseek4_tensors, glm5_next, glm5_next_tensors, hrm_text, hrm_text_tensors, hy_v4, hy_v4_tensors, minimax_m3, minimax_m3_tensors,
 )  # fmt: skip
 from gguf_made import paired, tensors, write_tokenizer
 from gguf_tensors import (
@@ -116,6 +116,7 @@ MADE = {
     "apertus": (ARCH.APERTUS, apertus),
     "kimi_linear": (ARCH.KIMI_LINEAR, kimi_linear),
     "kimi_linear_hub": (ARCH.KIMI_LINEAR, kimi_linear),
+    "kimi_k3": (ARCH.KIMI_LINEAR, kimi_k3, "kimi-k3"),
     "rwkv7_tied": (ARCH.RWKV7, rwkv7),
     "mamba": (ARCH.MAMBA, mamba1),
     "falcon_mamba": (ARCH.MAMBA, mamba1),
@@ -240,6 +241,7 @@ CHANGED = {
     "spark2_5": lambda named, c: spark_tensors(named),
     "hy_v4": hy_v4_tensors,
     "glm5-next": glm5_next_tensors,
+    "kimi-k3": kimi_k3_tensors,
     "deepseek4": deepseek4_tensors,
     "hrm_text": hrm_text_tensors,
     "minimax-m3": minimax_m3_tensors,

@@ -1,6 +1,7 @@
 """Families with several residual streams or two stacks, and MiniMax M3: metadata and tensors as llama.cpp's converter writes them."""
 
 import numpy as np
+from gguf_keys import kimi_linear
 from gguf_keys_latent import deepseek_experts, yarn
 from gguf_tensors import absorbed, kimi_tensors, respelt
 
@@ -81,6 +82,17 @@ def deepseek4(w, c):
     streams(w, c, "deepseek4")
 
 
+def kimi_k3(w, c):
+    """Kimi Linear's words; what its layers have beyond that."""
+    kimi_linear(w, c)
+    own = c["linear_attn_config"]
+    w.add_uint32("kimi-k3.expert_latent_length", c["routed_expert_hidden_size"])
+    w.add_uint32("kimi-k3.attn_res.block_size", c["attn_res_block_size"])
+    w.add_float32("kimi-k3.activation.situ_beta", c["activation_situ_beta"])
+    w.add_float32("kimi-k3.activation.situ_linear_beta", c["activation_situ_linear_beta"])
+    w.add_float32("kimi-k3.kda.gate_lower_bound", own["gate_lower_bound"])
+
+
 def hrm_text(w, c):
     w.add_float32("hrm_text.embedding_scale", c["embedding_scale"])
     for key, of in (("layers_per_stack", "num_layers_per_stack"), ("h_cycles", "H_cycles"), ("l_cycles", "L_cycles")):
@@ -143,6 +155,30 @@ def glm5_next_tensors(named, c):
             yield blk(name, "exp_probs_b.bias"), v
         elif ".visual." not in name:
             yield from respelt({name: v.reshape(-1) if name.endswith("A_log") else v}, GLM5_NEXT)
+
+
+KIMI_K3 = {"routed_expert_down_proj": "ffn_routed_down.weight", "routed_expert_up_proj": "ffn_routed_up.weight",
+           "routed_expert_norm": "ffn_routed_norm.weight", "e_score_correction": "exp_probs_b.bias"}  # fmt: skip
+
+
+def kimi_k3_tensors(named, c):
+    """The two vectors of a score in one; gates of the two kinds of layers apart; rates of the heads alone."""
+    named = {k.removeprefix("language_model."): v for k, v in named.items()}
+    heads, full = c["linear_attn_config"]["num_heads"], c["linear_attn_config"]["full_attn_layers"]
+    scores = {"self_attention_res": "attn_res_score.weight", "mlp_res": "ffn_res_score.weight"}
+    for name, v in kimi_tensors(dict(absorbed(named, c))):
+        part = name.split(".")[-2].removesuffix("_proj")
+        if name.endswith("_res_norm.weight"):
+            continue
+        if name.endswith("_res_proj.weight"):
+            v = v.reshape(-1) * named[name.replace("_proj", "_norm")]
+            yield ("output_res_score.weight" if part == "output_attn_res" else blk(name, scores[part])), v
+        elif ".g_proj." in name:
+            yield blk(name, ("attn_gate" if int(name.split(".")[2]) + 1 in full else "ssm_g") + ".weight"), v
+        elif name.endswith("A_log"):
+            yield blk(name, "ssm_a"), v.reshape(-1)[:heads]
+        else:
+            yield from respelt({name: v}, KIMI_K3)
 
 
 DEEPSEEK_V4 = {

@@ -55,7 +55,7 @@ CASES = [(m, False) for m in (*FAMILIES, *MADE) if m != "nemotron"] + [(m, True)
 
 
 # Numbers that are changed lose their last bits: rates of decay, stored as what they come to, and norms to which 1 is added.
-RATES = ("granitemoehybrid", "nemotron_h", "qwen3_next", "qwen3_5", "mamba", "falcon_mamba", "jamba", "plamo2", "kimi_linear", "bailing_hybrid", "step3p5", "glm5_next")
+RATES = ("granitemoehybrid", "nemotron_h", "qwen3_next", "qwen3_5", "mamba", "falcon_mamba", "jamba", "plamo2", "kimi_linear", "kimi_k3", "bailing_hybrid", "step3p5", "glm5_next")
 
 
 def near(a, b, most):

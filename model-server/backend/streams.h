@@ -60,7 +60,7 @@ static inline uint32_t mix_factors(const struct mix *p)
 /* Rows of a token: rows[T][slots][elements]. SET: row `at` = x. ADD: row `at` += x. READ: x = the
  * sum over i < at of w_i u_i. Here u_i is row i divided by the root of its mean square plus eps.
  * The softmax of the products of `query` [elements] and u_i, divided by the root of elements, is w.
- */
+ * With `raw` it is the sum of w_i times row i. */
 enum blend_kind { BLEND_SET, BLEND_ADD, BLEND_READ };
 enum { BLEND_MOST = 64 }; /* slots */
 struct blend {
@@ -69,5 +69,6 @@ struct blend {
     float *rows;
     const float *query;
     float eps;
+    bool raw;
 };
 #endif

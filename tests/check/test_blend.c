@@ -39,7 +39,7 @@ static double blended(const struct blend *p, const float *rows, uint32_t n, uint
         const double by = 1 / sqrt(square / n + (double)p->eps);
         const double weight = exp(product * by / sqrt(n));
         sum += weight;
-        y += weight * by * row[k];
+        y += weight * (p->raw ? 1 : by) * row[k];
     }
     return y / sum; /* at most the root of n */
 }
@@ -52,7 +52,7 @@ TEST(rows_are_blended)
         float *rows = rng_floats(&rng, (size_t)ROWS * SLOTS * n), *query = rng_floats(&rng, n);
         float *x = rng_floats(&rng, (size_t)ROWS * n);
         for (uint32_t at = 1; at <= SLOTS; at += 2) {
-            const struct blend p = {BLEND_READ, SLOTS, at, rows, query, 1e-6f};
+            const struct blend p = {BLEND_READ, SLOTS, at, rows, query, 1e-6f, at == 3};
             ops->blend(d, x, ROWS, n, &p);
             for (size_t i = 0; i<(size_t)ROWS * n; i += n> 16 ? 7 : 1)
                 assert_near(x[i], blended(&p, rows + i / n * SLOTS * n, n, i % n), sqrt(n));
@@ -68,8 +68,8 @@ TEST(a_row_is_set_and_added_to)
     struct device *d = device(2, ~0ull);
     float *rows = rng_floats(&rng, (size_t)ROWS * EACH), *was = copy_of(rows, (size_t)ROWS * EACH);
     float *x = rng_floats(&rng, (size_t)ROWS * N);
-    ops->blend(d, x, ROWS, N, &(struct blend){BLEND_SET, SLOTS, 3, rows, NULL, 0});
-    ops->blend(d, x, ROWS, N, &(struct blend){BLEND_ADD, SLOTS, 1, rows, NULL, 0});
+    ops->blend(d, x, ROWS, N, &(struct blend){BLEND_SET, SLOTS, 3, rows, NULL, 0, false});
+    ops->blend(d, x, ROWS, N, &(struct blend){BLEND_ADD, SLOTS, 1, rows, NULL, 0, false});
     for (size_t i = 0; i < (size_t)ROWS * EACH; i++) {
         const size_t slot = i / N % SLOTS;
         const float own = x[i / EACH * N + i % N];

@@ -124,6 +124,8 @@ static const char *const dirs[] = {
     MADE "jamba",
     MADE "kimi_linear",
     MADE "kimi_linear_hub",
+    MADE "kimi_k3",
+    MADE "kimi_k3_few",
     MADE "bailing_hybrid",
     MADE "bailing_hybrid_hub",
     MADE "olmo_hybrid",

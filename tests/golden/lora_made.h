@@ -102,7 +102,7 @@ static inline bool made_target(const struct tensor *t)
         ".A_log",       ".router.",  ".bcdt_proj.", ".q_weight",
         ".k_weight",    ".wkv_b.",   "vision_",     "_hyper_connection.",
         ".ple.",        ".r_proj.",  "_logits_",    "_expert_proj.",
-        "audio_"};
+        "audio_",       "_res_proj.", "routed_expert_", ".f_a_proj.", ".f_b_proj."};
     for (size_t i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
         if (strstr(t->name, not [i]))
             return false;

@@ -19,11 +19,11 @@ from safetensors.torch import save_file
 import transformers
 from transformers import AutoModelForCausalLM, AutoConfig, Emu3ForCausalLM, Mistral4ForCausalLM
 import plamo2, rwkv7  # noqa: F401, they register their model_type
-from arch_made import dense, experts, latent, recurrent, renamed, repositories, stored, streams, unequal, within
+from arch_made import dense, experts, kimi_k3, latent, recurrent, renamed, repositories, stored, streams, unequal, within
 from arch_made.base import COMMON, SPREAD
 from arch_made.keys import hub_keys
 
-GROUPS = dense, experts, latent, recurrent, renamed, repositories, streams, unequal, within
+GROUPS = dense, experts, kimi_k3, latent, recurrent, renamed, repositories, streams, unequal, within
 CASES, AS, WITH = ({k: v for group in GROUPS for k, v in getattr(group, table, {}).items()} for table in ("CASES", "AS", "WITH"))
 # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without, and 5.24 with that of
 # MiniMax whose first layer is linear.

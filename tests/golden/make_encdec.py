@@ -83,6 +83,21 @@ GEMMA2_CASES = {
                                                        sliding_attention=dict(FULL, rope_theta=1e4)))),
 }
 CASES.update({name: dict(model_type="t5gemma2", vocab_size=320, image_token_index=302, **case) for name, case in GEMMA2_CASES.items()})
+STACK = dict(vocab_size=320, hidden_size=48, num_attention_heads=4, intermediate_size=64, num_hidden_layers=2, max_position_embeddings=128,
+             pad_token_id=0, bos_token_id=2, eos_token_id=1, hidden_act="gelu")
+PAIR_CASES = {
+    # token types, a table of positions of another size, a decoder of other heads and depth
+    "bert2bert": dict(decoder_start_token_id=7, encoder=dict(STACK, model_type="bert"), decoder=dict(
+        STACK, model_type="bert", num_hidden_layers=3, num_attention_heads=6, intermediate_size=80, max_position_embeddings=96, hidden_act="relu")),
+    # positions after the padding's, a head of its own
+    "roberta2roberta": dict(decoder_start_token_id=2, encoder=dict(STACK, model_type="roberta", pad_token_id=1, max_position_embeddings=120), decoder=dict(
+        STACK, model_type="roberta", pad_token_id=1, layer_norm_eps=1e-5, tie_word_embeddings=False)),
+    # no token types, a head without a layer; the start is the decoder's bos_token_id
+    "bert_generation": dict(encoder=dict(STACK, model_type="bert-generation"), decoder=dict(STACK, model_type="bert-generation")),
+}
+for case in PAIR_CASES.values():
+    case["decoder"] |= dict(is_decoder=True, add_cross_attention=True)
+CASES.update({name: dict(model_type="encoder-decoder", **case) for name, case in PAIR_CASES.items()})
 LENGTHS = {"one": 1, "short": 9, "forty": 40, "long": 100}
 STEPS = 64  # past the farthest bucket of some cases
 KEPT = [0, 1, 2, 15, 30, 45, 63]  # steps whose logits are stored
@@ -137,20 +152,33 @@ def kin_weights(name, p):
     return (one + torch.randn_like(p) * spread).bfloat16().float()
 
 
+def pair_weights(name, p):
+    """The same, beside post-norm stacks whose results have length 1."""
+    one = p.dim() == 1 and name.endswith("LayerNorm.weight") or name.endswith("layer_norm.weight")
+    small = "value.weight" in name or "attention.output.dense.weight" in name  # means of many rows are alike
+    spread = 1.5 if "position_embeddings" in name else 0.3 if "word_embeddings" in name else 0.02 if p.dim() == 1 else 0.12 if small else 0.4
+    return (one + torch.randn_like(p) * spread).bfloat16().float()
+
+
+def tied_head(name):
+    return name.startswith(("lm_head", "decoder.cls.predictions.decoder.", "decoder.lm_head.decoder."))
+
+
 def make(name, case, out):
-    gemma = name in GEMMA_CASES or name in GEMMA2_CASES
-    keys = dict(case) if name in KIN_CASES or gemma else dict(COMMON, **case)
-    head = keys.pop("head", not case.get("tie_word_embeddings", True))
-    config = AutoConfig.for_model(keys.pop("model_type"), **keys, **(dict(tie_word_embeddings=False) if head and not gemma else {}))
+    gemma, pair = name in GEMMA_CASES or name in GEMMA2_CASES, name in PAIR_CASES
+    keys = dict(case) if name in KIN_CASES or gemma or pair else dict(COMMON, **case)
+    own_head = case["decoder"] if pair else case
+    head = keys.pop("head", not own_head.get("tie_word_embeddings", True))
+    config = AutoConfig.for_model(keys.pop("model_type"), **keys, **(dict(tie_word_embeddings=False) if head and not gemma and not pair else {}))
     for seed in range(200):  # a seed whose greedy choices are no coin tosses
         torch.manual_seed(seed)
         model = AutoModelForSeq2SeqLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
-        if head and not gemma:  # transformers 5 ties it whatever the configuration says, until another is loaded
+        if head and not gemma and not pair:  # transformers 5 ties it whatever the configuration says, until another is loaded
             model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
         for n, p in model.named_parameters():
             norm = p.dim() == 1 and not gemma
-            if name in KIN_CASES:
-                p.data = kin_weights(n, p)
+            if name in KIN_CASES or pair:
+                p.data = pair_weights(n, p) if pair else kin_weights(n, p)
                 continue
             spread = 1.0 if "relative_attention_bias" in n or (head and n.startswith("shared")) else 0.15
             spread = spread if not gemma else 0.06 if "embed_tokens" in n else 0.4 if p.dim() == 1 else 0.3
@@ -159,20 +187,20 @@ def make(name, case, out):
             model.final_logits_bias = (0.1 * torch.randn_like(model.final_logits_bias)).bfloat16().float()
         model = model.double()  # its rounding errors would be as large as those of what it is compared with
         g = torch.Generator().manual_seed(seed)
-        end = 2 if name == "m2m_100" else 1  # there 1 is the padding, which has no position
+        end = 2 if name in ("m2m_100", "roberta2roberta") else 1  # there 1 is the padding, which has no position
         texts = {n: torch.randint(3 if end == 2 else 2, 320, (k - 1,), generator=g).tolist() + [end] for n, k in LENGTHS.items()}
-        start = config.decoder.bos_token_id if gemma else config.decoder_start_token_id
+        start = config.decoder.bos_token_id if gemma or "decoder_start_token_id" not in case and pair else config.decoder_start_token_id
         result = {n: golden(model, ids, start) for n, ids in texts.items()}
-        padding = 1 if name == "m2m_100" else 0 if gemma else None  # T5Gemma's code hides it
+        padding = 1 if name in ("m2m_100", "roberta2roberta") else 0 if gemma else None  # T5Gemma's code hides it
         padded = any(padding in p["greedy_ids"] for p in result.values())
-        varied = not gemma or min(len(set(p["greedy_ids"])) for p in result.values()) > 5
+        varied = not (gemma or pair) or min(len(set(p["greedy_ids"])) for p in result.values()) > 5
         if not padded and varied and min(p["greedy_min_margin"] for p in result.values()) > 0.001:
             break
     state = {n: p.bfloat16().contiguous() for n, p in model.state_dict().items()
-             if (gemma or not n.endswith("coder.embed_tokens.weight")) and (head or not n.startswith("lm_head")) and not sines(model, n)}
+             if (gemma or not n.endswith("coder.embed_tokens.weight")) and (head or not tied_head(n)) and not sines(model, n)}
     save_file(state, f"{out}/model.safetensors", {"format": "pt"})
     said = json.loads(config.to_json_string(use_diff=False))
-    said.update(architectures=[type(model).__name__], tie_word_embeddings=not head, torch_dtype="bfloat16")
+    said.update(architectures=[type(model).__name__], torch_dtype="bfloat16", **({} if pair else dict(tie_word_embeddings=not head)))
     said.pop("scale_decoder_outputs", None)
     json.dump(said, open(f"{out}/config.json", "w"), indent=1)
     json.dump({"name": name, "seed": seed, "start": start, "prompts": result}, open(f"{out}/golden.json", "w"))

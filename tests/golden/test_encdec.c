@@ -26,7 +26,10 @@ static const char *const dirs[] = {MADE "t5",
                                    MADE "t5gemma",
                                    MADE "t5gemma_plain",
                                    MADE "t5gemma2",
-                                   MADE "t5gemma2_odd"};
+                                   MADE "t5gemma2_odd",
+                                   MADE "bert2bert",
+                                   MADE "roberta2roberta",
+                                   MADE "bert_generation"};
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };
 
 /* ---------------------------------------------------------------- against transformers */

@@ -103,6 +103,7 @@ static const char *const families[] = {
     "arch/qwen2_moe",
     "arch/lfm2",
     "build/golden/arch/falcon_h1",
+    "build/golden/arch/kimi_k3",
     "build/golden/arch/bailing_hybrid",
     "build/golden/arch/olmo_hybrid",
     "build/golden/arch/afmoe",

@@ -46,6 +46,7 @@ static const struct family families[] = {
     {MADE "molmo2", false},
     {MADE "inkling", true},
     {MADE "inkling2", true},
+    {MADE "kimi_k3", true},
     {MADE "muse_spark", true},
     {MADE "solar", false, 2},
 };

@@ -43,7 +43,8 @@ void cuda_blend(struct device *d, float *x, uint32_t rows, uint32_t n, const str
                               .slots = p->slots,
                               .at = p->at,
                               .kind = p->kind,
-                              .eps = p->eps};
+                              .eps = p->eps,
+                              .raw = p->raw};
     assert(p->slots <= BLEND_MOST && p->at < p->slots + (p->kind == BLEND_READ));
     if (rows)
         RECORD(d, blend_launch, args);

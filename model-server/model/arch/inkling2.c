@@ -39,13 +39,6 @@ static void layers(struct config *c, struct decoder_spec *s)
     }
 }
 
-/* The activation has these caps. */
-static void check_cap(struct config *c, const char *key, double cap)
-{
-    if (config_num_or(c, key, cap) != cap)
-        config_fail(c, "`%s` must be %g", key, cap);
-}
-
 static void experts(struct config *c, struct decoder_spec *s)
 {
     struct moe_spec *m = &s->moe;
@@ -56,8 +49,8 @@ static void experts(struct config *c, struct decoder_spec *s)
     m->select_bias = m->renormalise = true;
     m->scale = (float)config_num_or(c, "routed_scaling_factor", 8);
     config_only_word(c, "scoring_func", "sigmoid");
-    check_cap(c, "mlp_gate_softcap", (double)SOFT_GATE);
-    check_cap(c, "mlp_up_softcap", (double)SOFT_UP);
+    config_only_num(c, "mlp_gate_softcap", (double)SOFT_GATE, (double)SOFT_GATE);
+    config_only_num(c, "mlp_up_softcap", (double)SOFT_UP, (double)SOFT_UP);
     config_check_moe(c, s);
     config_moe_layers(s);
 }

@@ -88,6 +88,12 @@ static const struct name_row names[] = {
     {"blk.*.exp_probs_b", W_SELECT_BIAS},
     {"blk.*.ffn_latent_down", W_MOE_LATENT_IN},
     {"blk.*.ffn_latent_up", W_MOE_LATENT_OUT},
+    {"blk.*.ffn_routed_down", W_MOE_LATENT_IN}, /* Kimi K3 */
+    {"blk.*.ffn_routed_up", W_MOE_LATENT_OUT},
+    {"blk.*.ffn_routed_norm", W_MOE_LATENT_NORM},
+    {"blk.*.attn_res_score", W_BLEND},
+    {"blk.*.ffn_res_score", W_BLEND_FFN},
+    {"output_res_score", W_BLEND_LAST},
     {"blk.*.ffn_gate_exps", W_MOE_GATE},
     {"blk.*.ffn_up_exps", W_MOE_UP},
     {"blk.*.ffn_down_exps", W_MOE_DOWN},
@@ -132,9 +138,10 @@ static const struct name_row names[] = {
     {"blk.*.ssm_conv1d_v", W_MIX_CONV_V},
     {"blk.*.ssm_f_a", W_MIX_DECAY_DOWN},
     {"blk.*.ssm_f_a", W_MIX_DECAY}, /* Ling 3: whole matrices */
-    {"blk.*.ssm_g_a", W_MIX_Z},
     {"blk.*.ssm_f_b", W_MIX_DECAY_UP},
     {"blk.*.ssm_g_a", W_MIX_Z_DOWN},
+    {"blk.*.ssm_g_a", W_MIX_Z},
+    {"blk.*.ssm_g", W_MIX_Z}, /* Kimi K3 */
     {"blk.*.ssm_g_b", W_MIX_Z_UP},
     {"blk.*.ssm_a", W_MIX_RATE},
     {"blk.*.ssm_x", W_MIX_STEP_KEYS},
@@ -184,7 +191,8 @@ bool gguf_whole_name(enum role r)
            r == W_MIX_SKIP || r == W_MIX_NORM || r == W_MIX_STEP_NORM || r == W_MIX_K_NORM ||
            r == W_MIX_Q_NORM || r == W_INDEX_POOL_GATE || r == W_INDEX_POOL_BIAS ||
            r == W_ENTRY_GATE || r == W_ENTRY_BIAS || r == W_EXPERT_IDS || r == W_STACK_START ||
-           (r >= W_STREAM_MIX && r <= W_STREAM_SCALE_LAST) ||
+           (r >= W_STREAM_MIX && r <= W_STREAM_SCALE_LAST) || r == W_BLEND || r == W_BLEND_FFN ||
+           r == W_BLEND_LAST ||
            (r >= W_SHIFT_Q && r <= W_SHIFT_ALL) || (r >= W_MIX_ERASE && r <= W_MIX_NORM_BIAS);
 }
 

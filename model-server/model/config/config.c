@@ -153,6 +153,13 @@ void config_only(struct config *c, const char *key, bool value)
         config_fail(c, "`%s`: %s is not supported", key, value ? "false" : "true");
 }
 
+void config_only_num(struct config *c, const char *key, double def, double value)
+{
+    const double x = config_num_or(c, key, def);
+    if (x != value)
+        config_fail(c, "`%s`: %g is not supported, it must be %g", key, x, value);
+}
+
 void config_only_word(struct config *c, const char *key, const char *word)
 {
     const cJSON *j = json_get(c->root, key);
@@ -357,7 +364,7 @@ void config_narrow_embed(struct config *c, struct decoder_spec *s)
         s->embed_dim = 0;
 }
 
-void config_encoder(struct config *c, struct decoder_spec *s, uint32_t offset)
+void config_bert(struct config *c, struct decoder_spec *s, uint32_t offset)
 {
     const char *positions = config_str_or(c, "position_embedding_type", "absolute");
     config_decoder(c, s, &(struct config_defaults){.max_positions = 512, .norm_eps = 1e-12});
@@ -366,13 +373,18 @@ void config_encoder(struct config *c, struct decoder_spec *s, uint32_t offset)
     s->mlp = MLP_PLAIN;
     s->learned_positions = s->bias.qkv = s->bias.o = s->bias.mlp = true;
     s->token_types = config_u32_or(c, "type_vocab_size", 2, 1, 16);
-    config_only(c, "is_decoder", false);
     if (strcmp(positions, "absolute") != 0)
         config_fail(c, "`position_embedding_type`: `%.40s` is not supported", positions);
     if (s->max_positions <= offset)
         config_fail(c, "`max_position_embeddings` must be above %u", offset);
     s->position_offset = offset;
     s->max_positions = c->failed ? 1 : s->max_positions - offset;
+}
+
+void config_encoder(struct config *c, struct decoder_spec *s, uint32_t offset)
+{
+    config_bert(c, s, offset);
+    config_only(c, "is_decoder", false);
 }
 
 void config_masked_head(struct config *c, struct decoder_spec *s, enum act act)

@@ -60,6 +60,8 @@ void config_layer_norm(struct config *c, struct decoder_spec *s, const char *key
 /* An error unless the key is absent or `value`: for variants that this decoder does not
  * support. */
 void config_only(struct config *c, const char *key, bool value);
+/* An error unless the number, which is `def` if the key is absent, is `value`. */
+void config_only_num(struct config *c, const char *key, double def, double value);
 /* The same for a word. */
 void config_only_word(struct config *c, const char *key, const char *word);
 enum act config_act(struct config *c, const char *key, const char *def);
@@ -108,6 +110,8 @@ void config_added(struct config *c, struct decoder_spec *s);
 /* Encoders derived from BERT: learned positions whose first `offset` rows are not used, token
  * types, norms of sums, layer_norm_eps. */
 void config_encoder(struct config *c, struct decoder_spec *s, uint32_t offset);
+/* The same of one stack of a pair, which may be a decoder. */
+void config_bert(struct config *c, struct decoder_spec *s, uint32_t offset);
 /* The head of an encoder that was trained on masked tokens: a layer with `act` and a norm, then the
  * embeddings with a bias. Loaded only where a vector is made of its logits
  * (common/model/sentence.h). */

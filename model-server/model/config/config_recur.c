@@ -1,5 +1,6 @@
 /* Recurrent layers: which layers they are, and their sizes. */
 #include "common/json/json.h"
+#include "model-server/backend/act.h"
 #include "model-server/model/config/config.h"
 #include <math.h>
 #include <string.h>
@@ -172,7 +173,8 @@ void config_delta_rest(struct config *c, struct decoder_spec *s, uint32_t conv)
     s->recur.conv = conv;
     s->recur.beta_scale = 1;
     s->recur.gate_eps = s->norm.eps;
-    only_silu(c, "hidden_act");
+    if (act_kind(s->act) != ACT_SILU_SOFT) /* else it is said of the feed-forwards alone */
+        only_silu(c, "hidden_act");
     check_heads(c, &s->recur);
 }
 

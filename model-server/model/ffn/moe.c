@@ -16,7 +16,7 @@ struct experts {
     uint32_t *by_id;                        /* [vocab, top_k], or NULL */
     struct weight *shared_up, *shared_down; /* of the shared expert, or NULL */
     struct weight *shared_gate;             /* [1, hidden] */
-    struct norm latent_norm;                /* of moe_spec.latent_norm */
+    struct norm latent_norm;                /* of moe_spec.latent_norm or latent_norm_last */
     float *result_factors, *ones;           /* [latent] of moe_spec.result_eps; or NULL */
     struct weight *in, *out; /* [latent, hidden], [hidden, latent] with moe_spec.latent */
 };
@@ -248,7 +248,8 @@ static void load_shared(struct loader *l, struct experts *y, int layer)
     y->shared_gate = loader_pack(l, p, 1, DT_F32, QUANT_NONE);
 }
 
-/* Every rank has both: the second one multiplies the rank's share of the experts' sum. */
+/* Every rank has both: the second one multiplies the rank's share of the experts' sum. A norm before
+ * it reads the sum of all ranks, and only the first rank's result is not 0. */
 static void load_latent(struct loader *l, struct experts *y, int layer)
 {
     const uint32_t n = l->d->spec.moe.latent, hidden = l->d->spec.hidden;
@@ -256,10 +257,15 @@ static void load_latent(struct loader *l, struct experts *y, int layer)
     y->in = loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
     p = loader_part(l, W_MOE_LATENT_OUT, layer, NO_EXPERT, false, hidden, n);
     y->out = loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
-    if (l->d->spec.moe.latent_norm)
-        y->latent_norm = (struct norm){.kind = NORM_RMS,
-                                       .eps = l->d->spec.norm.eps,
-                                       .w = loader_weight_vector(l, W_MOE_LATENT_NORM, layer, n)};
+    if (!l->d->spec.moe.latent_norm && !l->d->spec.moe.latent_norm_last)
+        return;
+    y->latent_norm = (struct norm){.kind = NORM_RMS,
+                                   .eps = l->d->spec.norm.eps,
+                                   .w = loader_weight_vector(l, W_MOE_LATENT_NORM, layer, n)};
+    if (l->d->spec.moe.latent_norm_last && l->d->split.rank > 0) {
+        l->d->ops->free(l->d->dev, (void *)(uintptr_t)y->latent_norm.w);
+        y->latent_norm.w = loader_constants(l, n, 0);
+    }
 }
 
 bool moe_sight_behind(const struct loader *l, int layer)
@@ -421,12 +427,28 @@ void moe_add_shared(struct decoder *d, const void *self, struct sub_step *s)
     d->ops->add_norm(d->dev, NULL, s->out, r, 1, t, hidden, NULL);
 }
 
-void moe_run(struct decoder *d, const void *self, struct sub_step *s)
+/* s->out = this rank's share of what the last matrix makes of the experts' sum, in latent space.
+ * With a norm before that matrix it is all of it or 0, see load_latent(). */
+static int widen(struct decoder *d, const struct experts *y, struct sub_step *s, float *sum,
+                 struct err *e)
+{
+    const uint32_t n = d->spec.moe.latent;
+    if (d->spec.moe.latent_norm_last) {
+        if (layer_sum(d, sum, (size_t)s->tokens * n, e))
+            return -1;
+        d->ops->norm(d->dev, sum, sum, s->tokens, n, &y->latent_norm);
+    }
+    d->ops->linear(d->dev, s->out, sum, s->tokens, y->out, NULL);
+    return 0;
+}
+
+int moe_run(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
 {
     const struct experts *y = self;
     const struct decoder_spec *m = &d->spec;
     const float *x = s->in, *router_x = s->router_in;
     float *sum = s->out;
+    const uint32_t latent_width = m->moe.latent;
     const struct gate_norm result = {.kind = GATE_PRODUCT,
                                      .gate = y->result_factors,
                                      .w = y->ones,
@@ -437,11 +459,11 @@ void moe_run(struct decoder *d, const void *self, struct sub_step *s)
     if (y->before)
         router_x = router_run(d, y->before, s);
     if (y->in) {
-        float *latent = work_take(&s->work, s->tokens, m->moe.latent);
-        sum = work_take(&s->work, s->tokens, m->moe.latent);
+        float *latent = work_take(&s->work, s->tokens, latent_width);
+        sum = work_take(&s->work, s->tokens, latent_width);
         d->ops->linear(d->dev, latent, s->in, s->tokens, y->in, NULL);
-        if (y->latent_norm.w)
-            d->ops->norm(d->dev, latent, latent, s->tokens, m->moe.latent, &y->latent_norm);
+        if (m->moe.latent_norm)
+            d->ops->norm(d->dev, latent, latent, s->tokens, latent_width, &y->latent_norm);
         x = latent;
         router_x = router_x ? router_x : s->in;
     }
@@ -474,14 +496,13 @@ void moe_run(struct decoder *d, const void *self, struct sub_step *s)
                               .down_bias = y->down_bias,
                               .sum_bias = y->sum_bias,
                               .result_norm = y->result_factors ? &result : NULL});
-    if (y->out)
-        d->ops->linear(d->dev, s->out, sum, s->tokens, y->out, NULL);
+    return y->out ? widen(d, y, s, sum, e) : 0;
 }
 
 static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
 {
-    (void)e;
-    moe_run(d, self, s);
+    if (moe_run(d, self, s, e))
+        return -1;
     moe_add_shared(d, self, s);
     return 0;
 }

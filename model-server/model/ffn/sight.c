@@ -159,7 +159,6 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     const struct sight *y = self;
     const bool *sight = d->step->sight ? d->step->sight + s->first : NULL;
     const uint32_t hidden = d->spec.hidden;
-    (void)e;
     for (uint32_t i = 0, n; i < s->tokens; i += n) {
         struct sub_step run = *s;
         for (n = 1; i + n < s->tokens && (!sight || sight[i + n] == sight[i]); n++)
@@ -170,8 +169,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
         run.out = s->out + (size_t)i * hidden;
         if (sight && sight[i])
             run_pictures(d, y, &run);
-        else
-            moe_run(d, y->texts, &run);
+        else if (moe_run(d, y->texts, &run, e))
+            return -1;
     }
     moe_add_shared(d, y->texts, s);
     return 0;

@@ -11,8 +11,8 @@ struct delta {
     struct short_conv conv; /* of q, k and v */
     float *rate, *dt;       /* see struct recur */
     float *norm;            /* [heads * value_dim] */
-    /* with gate_rank, instead of the rows of z in `in` and of the decay in `gates`:
-     * [rank; hidden], then [heads * key_dim; rank] and [heads * value_dim; rank] */
+    /* with gate_rank, instead of the rows of the decay in `gates` and, without whole_z, of z in
+     * `in`: [rank; hidden], then [heads * key_dim; rank] and [heads * value_dim; rank] */
     struct weight *decay[2], *z[2];
     struct out_projection out;
     uint64_t state; /* in a cell */
@@ -20,7 +20,8 @@ struct delta {
 
 static uint32_t channels(const struct decoder *d) { return 2 * recur_keys(d) + recur_values(d); }
 static bool by_key(const struct decoder *d) { return d->spec.recur.by_key; }
-static bool by_pairs(const struct decoder *d) { return d->spec.recur.gate_rank != 0; }
+static bool decay_pair(const struct decoder *d) { return d->spec.recur.gate_rank != 0; }
+static bool z_pair(const struct decoder *d) { return recur_z_pair(&d->spec.recur); }
 /* Decays of a token. */
 static uint32_t decays(const struct decoder *d)
 {
@@ -29,11 +30,11 @@ static uint32_t decays(const struct decoder *d)
 /* Rows of `in`, and of `gates`. */
 static uint32_t in_width(const struct decoder *d)
 {
-    return channels(d) + (by_pairs(d) ? 0 : recur_values(d));
+    return channels(d) + (z_pair(d) ? 0 : recur_values(d));
 }
 static uint32_t gates_width(const struct decoder *d)
 {
-    return d->split.mix_heads.n + (by_pairs(d) ? 0 : decays(d));
+    return d->split.mix_heads.n + (decay_pair(d) ? 0 : decays(d));
 }
 
 static uint32_t width(const struct decoder *d, uint32_t layer)
@@ -42,8 +43,9 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     /* `in`, the result of the convolution on most of it, the result, gates and their functions */
     const uint32_t n =
         in_width(d) + channels(d) + recur_values(d) + gates_width(d) + decays(d) + heads;
-    const uint32_t pairs = d->spec.recur.gate_rank + decays(d) + recur_values(d);
-    return (void)layer, n + (by_pairs(d) ? pairs : 0);
+    const uint32_t pairs =
+        d->spec.recur.gate_rank + decays(d) + (z_pair(d) ? recur_values(d) : 0);
+    return (void)layer, n + (decay_pair(d) ? pairs : 0);
 }
 
 /* ---------------------------------------------------------------- load */
@@ -72,7 +74,7 @@ static void load_in(struct loader *l, struct delta *y, int layer)
         add_heads(l, &rows, DELTA_Q, matrix(l, W_Q, layer, k));
         add_heads(l, &rows, DELTA_K, matrix(l, W_K, layer, k));
         add_heads(l, &rows, DELTA_V, matrix(l, W_V, layer, v));
-        if (!r->gate_rank)
+        if (!recur_z_pair(r))
             add_heads(l, &rows, DELTA_Z, matrix(l, W_MIX_Z, layer, v));
     } else {
         const bool with_z = r->grouped || r->joined;
@@ -153,6 +155,16 @@ static void load_norm(struct loader *l, struct delta *y, int layer)
     y->norm = rows_vector(l, &rows);
 }
 
+/* Kimi K3 stores as many numbers as a head has; those after the heads' mean nothing. */
+static float *load_rates(struct loader *l, int layer)
+{
+    const struct recur_spec *r = &l->d->spec.recur;
+    const struct tensor *t = r->whole_z ? loader_tensor(l, W_MIX_RATE, layer) : NULL;
+    const bool more = t && t->n_dims == 1 && t->dims[0] == r->key_dim && r->key_dim > r->heads;
+    return loader_plain_vector(l, W_MIX_RATE, layer, more ? r->key_dim : r->heads,
+                               l->d->split.mix_heads);
+}
+
 static void *load(struct loader *l, uint32_t at)
 {
     const struct recur_spec *r = &l->d->spec.recur;
@@ -168,10 +180,11 @@ static void *load(struct loader *l, uint32_t at)
     load_gates(l, y, layer);
     if (r->gate_rank) {
         load_pair(l, y->decay, W_MIX_DECAY_DOWN, W_MIX_DECAY_UP, layer, r->key_dim);
-        load_pair(l, y->z, W_MIX_Z_DOWN, W_MIX_Z_UP, layer, r->value_dim);
+        if (recur_z_pair(r))
+            load_pair(l, y->z, W_MIX_Z_DOWN, W_MIX_Z_UP, layer, r->value_dim);
     }
     load_conv(l, y, layer);
-    y->rate = loader_plain_vector(l, W_MIX_RATE, layer, r->heads, heads);
+    y->rate = load_rates(l, layer);
     y->dt = loader_plain_vector(l, W_MIX_DT, layer, r->heads * steps, scaled(heads, steps, 0));
     load_norm(l, y, layer);
     out_projection_load(l, &y->out, layer, v, scaled(heads, r->value_dim, 0));
@@ -214,7 +227,7 @@ static float *through(struct decoder *d, struct sub_step *s, struct weight *cons
     return y;
 }
 
-/* `in`: see struct delta; its last rows are z. */
+/* `in`: see struct delta; its last rows are z, unless a pair of matrices makes z. */
 static struct gates make_gates(struct decoder *d, const struct delta *y, struct sub_step *s,
                                const float *in)
 {
@@ -222,12 +235,17 @@ static struct gates make_gates(struct decoder *d, const struct delta *y, struct 
     float *gates = work_take(&s->work, s->tokens, n);
     const struct projection by = {y->gates, NULL, LORA_MIX_GATES, n};
     layer_project(d, s->layer, &by, gates, s->in, d->spec.hidden, s->tokens);
-    if (!by_pairs(d))
-        return (struct gates){gates, gates + heads, in + channels(d), n, n, in_width(d)};
+    struct gates g = {gates, gates + heads, in + channels(d), n, n, in_width(d)};
+    if (!decay_pair(d))
+        return g;
     float *low = work_take(&s->work, s->tokens, d->spec.recur.gate_rank);
-    const float *step = through(d, s, y->decay, low, decays(d));
-    const float *z = through(d, s, y->z, low, recur_values(d));
-    return (struct gates){gates, step, z, n, decays(d), recur_values(d)};
+    g.step = through(d, s, y->decay, low, decays(d));
+    g.step_stride = decays(d);
+    if (z_pair(d)) {
+        g.z = through(d, s, y->z, low, recur_values(d));
+        g.z_stride = recur_values(d);
+    }
+    return g;
 }
 
 static void recur(struct decoder *d, const struct delta *y, float *o, float *x,

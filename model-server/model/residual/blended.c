@@ -1,15 +1,18 @@
 /* blended.c - the stream as rows of blocks of layers: a sublayer reads a blend of the rows
  * of the blocks before it and of the open one (struct blend), and its result is added to the open
  * one. The first mixer of a block of `per` layers opens it; before, the last row is the embedding
- * (Inkling 2).
+ * (Inkling 2; attention residuals of Kimi K3).
  *
  * In layers with apart_inputs q, k and v read a blend and a norm of their own. */
 #include "model-server/model/decoder_impl.h"
 #include "model-server/model/loader/loader.h"
 #include "model-server/model/residual.h"
+#include <math.h>
+#include <stdlib.h>
 
 enum { INPUTS = 3 };                  /* of a mixer */
-static const float BLEND_EPS = 1e-6f; /* transformers' class has it, whatever config.json says */
+/* Inkling 2's, transformers' class has it, whatever config.json says */
+static const float BLEND_EPS = 1e-6f;
 
 struct blended_part {
     float *query[INPUTS]; /* [hidden]; NULL: the open row alone is read */
@@ -40,6 +43,37 @@ static float *query(struct loader *l, enum role role, int layer, uint32_t n, uin
     return loader_plain_vector(l, role, layer, n * hidden, (struct slice){at * hidden, hidden});
 }
 
+/* The product of the vectors of two roles, times the root of their width, by which struct blend
+ * divides. The second one may lack. */
+static float *product(struct loader *l, enum role role, enum role by, int layer)
+{
+    const uint32_t n = l->d->spec.hidden;
+    const float root = sqrtf((float)n);
+    float *v = NULL, *b = NULL;
+    float *a = loader_floats(l, role, layer, NO_EXPERT, "", n, 1);
+    if (loader_has_named(l, by, layer))
+        b = loader_floats(l, by, layer, NO_EXPERT, "", n, 1);
+    for (uint32_t i = 0; a && i < n; i++)
+        a[i] *= b ? b[i] * root : root;
+    if (a && !l->failed)
+        v = loader_host_vector(l, a, n);
+    free(a), free(b);
+    return v;
+}
+
+/* The first mixer's input is one row, whatever the checkpoint has for it. */
+static void load_product(struct loader *l, struct blended_part *y, int layer, enum sub sub)
+{
+    if (sub == SUBS)
+        y->query[0] = product(l, W_BLEND_LAST, W_BLEND_LAST_NORM, layer);
+    else if (sub != SUB_MIXER)
+        y->query[0] = product(l, W_BLEND_FFN, W_BLEND_FFN_NORM, layer);
+    else if (layer > 0)
+        y->query[0] = product(l, W_BLEND, W_BLEND_NORM, layer);
+    else
+        loader_has_named(l, W_BLEND, layer), loader_has_named(l, W_BLEND_NORM, layer);
+}
+
 static void load_mixer(struct loader *l, struct blended_part *y, int layer)
 {
     const bool apart = l->d->spec.layers[layer].apart_inputs;
@@ -58,7 +92,9 @@ static void load_mixer(struct loader *l, struct blended_part *y, int layer)
 static void load(struct loader *l, void *part, int layer, enum sub sub)
 {
     struct blended_part *y = part;
-    if (sub == SUB_MIXER)
+    if (l->d->spec.blend_product)
+        load_product(l, y, layer, sub);
+    else if (sub == SUB_MIXER)
         load_mixer(l, y, layer);
     else
         y->query[0] = query(l, sub == SUBS ? W_BLEND_LAST : W_BLEND_FFN, layer, 1, 0);
@@ -83,7 +119,8 @@ static struct blend blend_of(const struct decoder *d, const struct decoder_part 
                           .slots = slots,
                           .at = at,
                           .rows = d->scratch.streams + (size_t)p->first * slots * d->spec.hidden,
-                          .eps = BLEND_EPS};
+                          .eps = d->spec.blend_product ? d->spec.norm.eps : BLEND_EPS,
+                          .raw = d->spec.blend_product};
 }
 
 static void run(struct decoder *d, float *x, const struct decoder_part *p, const struct blend *b)

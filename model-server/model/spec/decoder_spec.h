@@ -237,6 +237,9 @@ struct decoder_spec {
     struct altup_spec altup;  /* with per_layer and NORM_AROUND */
     struct mix_spec mix;      /* with NORM_BEFORE */
     uint32_t blend_per;       /* not 0: layers of a block in residual/blended.c; with NORM_BEFORE */
+    /* Queries of those blends are products of two stored vectors, not divided by the root of their
+     * width. Norms, which have norm.eps, are of the scores' rows alone (Kimi K3) */
+    bool blend_product;
     struct ngram_spec ngrams;
     /* The stream and each sublayer's result are scaled by vectors when they are added, and the
      * embedding is: residual/affine.c. With NORM_BEFORE, both sublayers in each layer */

@@ -28,6 +28,7 @@ struct recur_spec {
      * or by one matrix each if it is 0. decay_floor: see struct recur. */
     bool by_key;
     uint32_t gate_rank;
+    bool whole_z; /* with gate_rank: z is made by one matrix (Kimi K3) */
     float decay_floor;
     float beta_scale, gate_eps; /* MIXER_DELTA: factor of beta; of the norm with the gate */
     bool gate_sigmoid;          /* MIXER_DELTA without by_key: z's sigmoid is the gate, not silu */
@@ -52,6 +53,8 @@ struct recur_spec {
     bool has_factors;
     float factors[RECUR_PRODUCTS], out_scale, attn_out_scale;
 };
+/* True if z is made by a pair of matrices. */
+static inline bool recur_z_pair(const struct recur_spec *r) { return r->gate_rank && !r->whole_z; }
 
 /* MIXER_RWKV: ranks of the pairs of matrices that make decays, rates, what values take of the first
  * layer's, and the gate; epsilon of the norm of a head's result. Sizes of heads are in recur_spec.

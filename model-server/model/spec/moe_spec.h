@@ -34,6 +34,8 @@ struct moe_spec {
      * theirs; the router and the shared expert read the layer's input (Nemotron 3 Super). */
     uint32_t latent;
     bool latent_norm; /* an RMS norm makes the experts' input of what that matrix makes */
+    /* an RMS norm makes the other matrix's input of the sum of the experts' results (Kimi K3) */
+    bool latent_norm_last;
     /* RMS norm of each expert's result times stored factors: epsilon; 0: none. Experts are not cut
      * into parts for ranks (Muse Spark). */
     float result_eps;

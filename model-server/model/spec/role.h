@@ -88,6 +88,10 @@ enum role {
     W_BLEND_NEXT,
     W_BLEND_FFN,
     W_BLEND_LAST,
+    W_BLEND_NORM, /* of decoder_spec.blend_product: the other vectors of W_BLEND, W_BLEND_FFN and
+                     W_BLEND_LAST; GGUF files have the products alone */
+    W_BLEND_FFN_NORM,
+    W_BLEND_LAST_NORM,
     W_POST_ATTN_CONV, /* of decoder_spec.result_convs: [hidden][1][recur.conv] */
     W_POST_MLP_CONV,
     W_ATTN_GATE,      /* of ATTN_GATE_APART and ATTN_GATE_BY_HEAD, but not mla_spec.gate_beside */
@@ -144,7 +148,7 @@ enum role {
     W_MOE_DOWN,
     W_MOE_LATENT_IN, /* of moe_spec.latent */
     W_MOE_LATENT_OUT,
-    W_MOE_LATENT_NORM, /* of moe_spec.latent_norm and moe_spec.result_eps */
+    W_MOE_LATENT_NORM, /* of moe_spec.latent_norm, latent_norm_last and result_eps */
     W_MOE_RESULT_NORM,
     W_SELECT_BIAS,
     W_SIGHT_ROUTER, /* of moe_spec.sight_ffn; that of separate experts is a whole name */

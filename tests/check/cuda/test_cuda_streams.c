@@ -115,14 +115,14 @@ TEST(gated_rows_are_those_of_the_cpu)
 
 /* Rows that are set, added to and read together; then those that were read, of limited length. */
 static float *blended_by(struct side s, const float *streams, const float *x, const float *query,
-                         uint32_t n)
+                         uint32_t n, bool raw)
 {
     const size_t each = (size_t)ROWS * n;
     float *out = malloc((STREAMS + 1) * each * sizeof(*out));
     float *ds = up(s, streams, STREAMS * each * 4), *dx = up(s, x, each * 4);
     float *dq = up(s, query, (size_t)n * 4);
     for (enum blend_kind kind = BLEND_SET; kind <= BLEND_READ; kind++) {
-        const struct blend p = {kind, STREAMS, STREAMS - 2, ds, dq, 1e-6f};
+        const struct blend p = {kind, STREAMS, STREAMS - 2, ds, dq, 1e-6f, raw};
         s.ops->blend(s.d, dx, ROWS, n, &p);
     }
     s.ops->shorten(s.d, dx, n, ROWS, 1, n, dq, 0.5f * sqrtf((float)n));
@@ -135,12 +135,12 @@ static float *blended_by(struct side s, const float *streams, const float *x, co
 TEST(blended_rows_are_those_of_the_cpu)
 {
     struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
-    for (size_t w = 0; w < sizeof(widths) / sizeof(*widths); w++) {
-        const uint32_t n = widths[w];
+    for (size_t w = 0; w < 2 * sizeof(widths) / sizeof(*widths); w++) {
+        const uint32_t n = widths[w / 2];
         const size_t each = (size_t)ROWS * n;
         float *streams = units(STREAMS * each), *x = units(each), *query = units(n);
-        float *got = blended_by(g, streams, x, query, n),
-              *want = blended_by(c, streams, x, query, n);
+        float *got = blended_by(g, streams, x, query, n, w % 2),
+              *want = blended_by(c, streams, x, query, n, w % 2);
         assert_near(got, want, (STREAMS + 1) * each, WITHIN, "blended");
         free(streams), free(x), free(query), free(got), free(want);
     }

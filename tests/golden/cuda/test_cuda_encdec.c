@@ -15,6 +15,7 @@ static const char *const dirs[] = {
     "tests/data/encdec/flan_t5",
     "tests/data/encdec/t5gemma2",
     "tests/data/encdec/umt5",
+    "tests/data/encdec/bert2bert",
 };
 // clang-format on
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };

@@ -79,6 +79,8 @@ static const char *const dirs[] = {
     "build/golden/arch/maple",
     "build/golden/arch/plm",
     "build/golden/arch/kimi_linear",
+    "build/golden/arch/kimi_k3",
+    "build/golden/arch/kimi_k3_few",
     "build/golden/arch/bailing_hybrid",
     "build/golden/arch/minimax_m3",
     "build/golden/arch/olmo_hybrid",

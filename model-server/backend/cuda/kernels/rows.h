@@ -173,6 +173,7 @@ struct blend_args {
     const float *query;
     uint32_t rows, n, slots, at, kind;
     float eps;
+    uint32_t raw, reserved;
 };
 launch_fn blend_launch;
 

@@ -121,8 +121,9 @@ static __device__ void score_rows(const blend_args &a, const float *rows, float 
         square = block_sum(square, sums);
         product = block_sum(product, sums);
         if (threadIdx.x == 0) {
-            by[i] = 1.0f / sqrtf(square / (float)a.n + a.eps);
-            score[i] = product * by[i] / sqrtf((float)a.n);
+            const float share = 1.0f / sqrtf(square / (float)a.n + a.eps);
+            score[i] = product * share / sqrtf((float)a.n);
+            by[i] = a.raw ? 1.0f : share;
         }
     }
     __syncthreads();
