@@ -133,6 +133,17 @@ uint32_t cpu_head_step(const struct device *d)
     return d->kv[false].squares == 1 ? 32 : d->kv[false].pairs ? 1 : 0;
 }
 
+uint32_t cpu_head_size(const struct device *d, enum dtype weights, uint32_t head_dim,
+                       enum kv_dtype *kv)
+{
+    const uint32_t step = cpu_head_step(d);
+    (void)weights;
+    if (!step)
+        return 0;
+    *kv = KV_BF16;
+    return (head_dim + step - 1) / step * step;
+}
+
 void choose_products(struct device *d, enum arith asked)
 {
     choose_plain(d, asked == ARITH_HALF);
