@@ -300,12 +300,14 @@ struct backend_ops {
     const char *(*describe)(struct device *d); /* one line for the log: cores, instruction sets */
     int (*memory)(struct device *d, uint64_t *free_bytes, uint64_t *total_bytes, struct err *e);
 
-    /* Head sizes that are multiples of it are fastest in attention whose keys and values may be
-     * rounded to bfloat16, as such products are; 0: bfloat16 is not faster. NULL: as 0. */
-    uint32_t (*head_step)(const struct device *d);
     /* With so many rows a product takes several times as long as reading its weights, so that more
      * rows may be computed in tiles of so many. NULL: it gains from any number of rows. */
     uint32_t (*tile_rows)(const struct device *d);
+    /* Beside products with weights of this type keys and values may be rounded as those are. Then
+     * heads are best filled up to this size, at least head_dim, and rounded to *kv. 0: rounding is
+     * not faster, and *kv is not set. NULL: as 0. */
+    uint32_t (*head_size)(const struct device *d, enum dtype weights, uint32_t head_dim,
+                          enum kv_dtype *kv);
 
     /* Memory. alloc() is zeroed and aligned to 64 bytes. Copies are ordered with the operations of
      * a step; all ranks make those within a step alike. */

@@ -397,18 +397,21 @@ static int share(struct tower *t, const struct decoder *text, struct err *e)
     return split_make(&t->d.split, &t->d.spec, 0, 1, e);
 }
 
-/* With products that round to bfloat16, keys and values are rounded, too, and heads get zeros up to
- * a size that matrix units multiply: the 72 and 80 elements of most towers are none. */
+/* With products that round to 16 bits, keys and values are rounded, too, and heads get zeros up to
+ * a size that matrix units multiply: the 72 elements of many towers are none. */
 static void choose_heads(struct tower *t, const struct checkpoint *c)
 {
     struct decoder_spec *s = &t->d.spec;
-    const uint32_t step = t->d.ops->head_step ? t->d.ops->head_step(t->d.dev) : 0;
-    const uint32_t pad = step ? (step - s->head_dim % step) % step : 0;
+    enum kv_dtype rounded;
+    const uint32_t size =
+        t->d.ops->head_size ? t->d.ops->head_size(t->d.dev, t->d.dtype, s->head_dim, &rounded) : 0;
+    const uint32_t pad = size ? size - s->head_dim : 0;
     const bool plain = !(c && c->gguf.set.n) && s->qk_norm == QK_NORM_NONE && !s->v_dim &&
                        (s->qkv == QKV_SEPARATE || s->qkv == QKV_STACKED) && !s->kv_interleaved &&
                        !s->rope[0].halves;
-    t->kv = step && (plain || !pad) ? KV_BF16 : KV_F32;
-    if (t->kv == KV_BF16) {
+    t->kv = KV_F32;
+    if (size && (plain || !pad)) {
+        t->kv = rounded;
         s->head_dim += pad;
         s->head_pad = pad;
     }

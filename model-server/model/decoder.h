@@ -279,6 +279,9 @@ int decoder_walk_on(struct decoder *d, struct decoder_walk *w, uint64_t most, ui
  * them; bytes of a block of them on this rank, 0: none. */
 uint32_t decoder_cross_layers(const struct decoder *d);
 uint64_t decoder_cross_block_bytes(const struct decoder *d, enum kv_dtype dtype);
+/* The type of the caches of an encoder: 16 bits on a device that has faster attention to both sides
+ * beside weights in 16 bits, and has it for heads of this size; else fp32. */
+enum kv_dtype decoder_encode_kv(const struct decoder *d);
 /* For passes that keep nothing: one layer's cache of at least n_blocks in d->kv. A smaller one is
  * replaced, and its contents are lost. *has: its blocks, 0 without one. */
 int decoder_kv_reserve(struct decoder *d, uint32_t n_blocks, uint32_t block_size,

@@ -15,8 +15,12 @@ void model_swap_free(struct model *m)
 
 enum kv_dtype model_kv_dtype(const struct model *m)
 {
-    const bool exact = m->d.encodes && (m->d.spec.both_ways || !m->d.ops->draw);
-    return m->info.dtype == DT_F32 || exact ? KV_F32 : m->info.dtype == DT_F16 ? KV_F16 : KV_BF16;
+    const bool exact = m->d.encodes && !m->d.ops->draw;
+    if (m->info.dtype == DT_F32 || exact)
+        return KV_F32;
+    if (m->d.encodes && m->d.spec.both_ways)
+        return decoder_encode_kv(&m->d);
+    return m->info.dtype == DT_F16 ? KV_F16 : KV_BF16;
 }
 
 uint64_t model_kv_block_bytes(const struct model *m, uint32_t block_size, enum kv_dtype kv_dtype)

@@ -172,9 +172,12 @@ static inline const char *weight_panel(const struct weight *w, size_t panel)
  * squares_i8 and squares_codes, which do not change a bit, follow measurements of about a
  * millisecond. All are false before. */
 void choose_products(struct device *d, enum arith asked);
-/* backend_ops.head_step: with it, q and the weights of attention are rounded, too. */
+/* Sizes of heads in bfloat16 are best multiples of it; 0: bfloat16 is not faster. */
 uint32_t cpu_head_step(const struct device *d);
 uint32_t cpu_tile_rows(const struct device *d); /* backend_ops.tile_rows */
+/* backend_ops.head_size: with it, q and the weights of attention are rounded, too. */
+uint32_t cpu_head_size(const struct device *d, enum dtype weights, uint32_t head_dim,
+                       enum kv_dtype *kv);
 /* Columns of kind_fp8 that share a scale: a power of two, which divides the columns that a product
  * takes at a time. */
 enum { BLOCK_LEAST = 32, BLOCK_MOST = 2048 };

@@ -142,6 +142,17 @@ uint32_t cpu_tile_rows(const struct device *d)
     return n < ROWS_LEAST ? ROWS_LEAST : n < ROWS_MOST ? n : ROWS_MOST;
 }
 
+uint32_t cpu_head_size(const struct device *d, enum dtype weights, uint32_t head_dim,
+                       enum kv_dtype *kv)
+{
+    const uint32_t step = cpu_head_step(d);
+    (void)weights;
+    if (!step)
+        return 0;
+    *kv = KV_BF16;
+    return (head_dim + step - 1) / step * step;
+}
+
 void choose_products(struct device *d, enum arith asked)
 {
     choose_plain(d, asked == ARITH_HALF);

@@ -15,13 +15,18 @@ static size_t n_tiles_most(const struct ragged *b)
     return (size_t)b->n_spans + (size_t)b->n_tokens * MAX_GROUP / SHARED_ROWS;
 }
 
-/* Blocks that a span reads: up to kv_len, or to the end of its last token's range, which is after
- * that if a part of an encoder's step is computed. */
-static size_t n_table(const struct device *d, const struct ragged *b, const struct span *s)
+/* One past the last key that a span reads: kv_len, or the end of its last token's range, which is
+ * after that if a part of an encoder's step is computed. */
+static uint32_t span_end(const struct ragged *b, const struct span *s)
 {
     const uint32_t range = b->mutual && s->n ? b->mutual[s->first + s->n - 1].end : 0;
-    const uint32_t end = range > s->kv_len ? range : s->kv_len;
-    return d->kv_block_size ? (end + d->kv_block_size - 1) / d->kv_block_size : 0;
+    return range > s->kv_len ? range : s->kv_len;
+}
+
+/* The blocks of these. */
+static size_t n_table(const struct device *d, const struct ragged *b, const struct span *s)
+{
+    return d->kv_block_size ? (span_end(b, s) + d->kv_block_size - 1) / d->kv_block_size : 0;
 }
 
 static size_t lora_tiles(const struct span *s)
@@ -157,7 +162,8 @@ static bool worth_splitting(const struct device *d, uint32_t group, uint32_t n_k
         if ((uint64_t)s->n * group > TILE_Q)
             continue;
         n++;
-        longest = s->kv_len > longest ? s->kv_len : longest;
+        const uint32_t end = span_end(b, s);
+        longest = end > longest ? end : longest;
         *rows = s->n * group > *rows ? s->n * group : *rows;
     }
     /* rounded up, so that a graph is valid for longer */

@@ -338,6 +338,24 @@ static bool cuda_lost(struct device *d)
     return rc != cudaSuccess && rc != cudaErrorNotReady;
 }
 
+/* The next size that attention on tensor cores takes. */
+static uint32_t cuda_head_size(const struct device *d, enum dtype weights, uint32_t head_dim,
+                               enum kv_dtype *kv)
+{
+    static const uint32_t sizes[] = {
+#define X(dim) dim,
+        ATTN_MMA_DIMS(X)
+#undef X
+    };
+    if (!(d->features & CUDA_TENSOR) || weights == DT_F32)
+        return 0;
+    *kv = weights == DT_F16 ? KV_F16 : KV_BF16;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+        if (head_dim <= sizes[i])
+            return sizes[i];
+    return 0;
+}
+
 static int cuda_host_threads(struct device *d) { return pool_threads(d->pool); }
 
 static void cuda_host_run(struct device *d,
@@ -363,6 +381,7 @@ static const struct backend_ops backend_cuda = {
     .step_end = cuda_step_end,
     .step_rehearse = cuda_step_rehearse,
     .lost = cuda_lost,
+    .head_size = cuda_head_size,
     .draw = cuda_draw,
     .drawn = cuda_drawn,
     .host_threads = cuda_host_threads,

@@ -299,16 +299,6 @@ void cuda_latent_kv(struct device *d, float *q, const float *kv, struct kv_cache
     RECORD(d, latent_launch, a);
 }
 
-/* Overwrites other kernels' results for tokens that belong to an image: the kernel of a token
- * must not depend on other tokens. */
-static void attention_mutual(struct device *d, struct attn_args a)
-{
-    a.tiles = NULL, a.part_o = a.part_ml = NULL, a.tickets = NULL;
-    a.n_tiles = a.rows = a.segments = 0;
-    a.mutual_only = true;
-    RECORD(d, attn_any_launch, a);
-}
-
 static void attention_mma(struct device *d, struct attn_args *a)
 {
     const struct batch_record *b = &d->b;
@@ -322,7 +312,8 @@ static void attention_mma(struct device *d, struct attn_args *a)
         a->tiles = b->tiles, a->n_tiles = b->n_split;
         a->rows = b->split_rows, a->segments = b->segments;
         a->walkers = batch_walkers(d, a->n_kv_heads);
-        a->ahead = d->decode && d->features & CUDA_KV_AHEAD;
+        /* an encoder's step writes keys at any position */
+        a->ahead = d->decode && !a->both && !a->mutual && d->features & CUDA_KV_AHEAD;
         size_t rows = (size_t)a->n_tiles * a->n_kv_heads * a->segments * a->rows;
         a->part_o = cuda_work(d, WORK_ATTN, rows * (a->head_dim + 2) * sizeof(float));
         if (!a->part_o)
@@ -374,20 +365,14 @@ static void rotate_results(struct device *d, float *o, const struct attn_args *a
     RECORD(d, hadamard_launch, h);
 }
 
-static void attend(struct device *d, const struct attn_args *all, const struct attn *p,
-                   enum kv_dtype t)
+static void attend(struct device *d, struct attn_args *a, const struct attn *p, enum kv_dtype t)
 {
-    struct attn_args a = *all;
-    if (d->features & CUDA_TENSOR && !p->both && !p->alibi_bf16 && !p->near && !p->apart &&
-        !p->top && !p->sums && a.v_dim == a.head_dim && attn_mma_has(p->head_dim, t) &&
-        batch_group(d, p->n_heads / p->n_kv_heads)) {
-        a.mutual = NULL;
-        attention_mma(d, &a);
-        if (all->mutual)
-            attention_mutual(d, *all);
-        return;
-    }
-    RECORD(d, attn_any_launch, a);
+    if (d->features & CUDA_TENSOR && !p->alibi_bf16 && !p->near && !p->apart &&
+        !p->sinks_by_token && !p->top && !p->sums && a->v_dim == a->head_dim &&
+        attn_mma_has(p->head_dim, t) && batch_group(d, p->n_heads / p->n_kv_heads))
+        attention_mma(d, a);
+    else
+        RECORD(d, attn_any_launch, *a);
 }
 
 /* As with linear(): the bits depend only on CUDA_TENSOR and on the shape of the cache. */

@@ -5,6 +5,17 @@
 #include "model-server/model/residual.h"
 #include <assert.h>
 
+/* Biases by distance are added in fp32 everywhere. A host's caches are never rounded. */
+enum kv_dtype decoder_encode_kv(const struct decoder *d)
+{
+    const struct decoder_spec *s = &d->spec;
+    enum kv_dtype rounded = KV_F32;
+    const bool usual = d->ops->draw && d->ops->head_size && !s->near.most && !s->apart.most;
+    if (!usual || d->ops->head_size(d->dev, d->dtype, s->head_dim, &rounded) != s->head_dim)
+        return KV_F32;
+    return rounded;
+}
+
 int decoder_kv_reserve(struct decoder *d, uint32_t n_blocks, uint32_t block_size,
                        enum kv_dtype dtype, uint32_t *has, struct err *e)
 {

@@ -46,7 +46,7 @@ static struct kv_desc describe(const struct text_encoder *t, uint32_t n_blocks)
     return (struct kv_desc){.n_layers = 1,
                             .n_blocks = n_blocks,
                             .block_size = BLOCK,
-                            .dtype = KV_F32,
+                            .dtype = decoder_encode_kv(&t->d),
                             .each = t->d.kv_layers[0]};
 }
 

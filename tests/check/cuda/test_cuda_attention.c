@@ -23,6 +23,11 @@ static const struct attn_case attn_cases[] = {
     {{4, 2, 72, 0.125f, .mutual = MUTUAL_TOO}, 150, 16, KV_F32, false, false},
     {{8, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_AHEAD}, 190, 16, KV_BF16, false, false},
     {{4, 4, 80, 0.11f, .both = true, .mutual = MUTUAL_ALONE}, 160, 16, KV_F32, false, false},
+    {{4, 4, 80, 0.11f, .both = true}, 160, 16, KV_BF16, false, false},
+    {{8, 2, 128, 0.088f, .window = 70, .both = true, .ahead = 1}, 300, 32, KV_F16, false, false},
+    {{4, 4, 64, 0.125f, .both = true, .mutual = MUTUAL_ALONE}, 190, 16, KV_BF16, false, false},
+    {{16, 1, 128, 0.088f, .mutual = MUTUAL_TOO, .sinks = sinks}, 190, 8, KV_F16, false, false},
+    {{6, 2, 96, 0.1f, .window = 12, .both = true}, 150, 16, KV_I8, false, false},
     {{4, 4, 64, 1.0f, .near = nears, .reach = NEAR_REACH}, 180, 16, KV_BF16, false, false},
     {{4, 2, 24, 0.3f, .near = nears, .reach = NEAR_REACH}, 150, 32, KV_F32, false, false},
     {{3, 3, 64, 0.3f, .near = nears, .reach = NEAR_REACH, .both = true}, 90, 16, KV_F16, 0, 0},
@@ -119,10 +124,11 @@ static struct attn_case wide_case(void)
     c.dtype = rng_below(&rng, 2) ? KV_F16 : KV_BF16;
     c.attn = (struct attn){heads * group, heads, rng_below(&rng, 2) ? 64 : 128};
     c.attn.scale = 1 / sqrtf((float)c.attn.head_dim);
-    if (rng_below(&rng, 3) == 0)
-        c.attn.window = 1 + rng_below(&rng, 200);
-    else if (rng_below(&rng, 3) == 0)
-        c.attn.chunk = 1 + rng_below(&rng, 200);
+    const uint32_t mask = rng_below(&rng, 8);
+    c.attn.window = mask % 2 ? 1 + rng_below(&rng, 200) : 0;
+    c.attn.chunk = mask == 2 ? 1 + rng_below(&rng, 200) : 0;
+    c.attn.both = mask >= 4;
+    c.attn.mutual = mask == 3 || mask == 6 ? 1 + (enum attn_mutual)rng_below(&rng, 3) : MUTUAL_NONE;
     c.attn.sinks = rng_below(&rng, 3) ? NULL : sinks;
     return c;
 }
@@ -131,9 +137,9 @@ TEST(prefill_by_wgmma_has_the_bits_of_mma_sync)
 {
     if (machine && getenv("CUDA_FEATURES"))
         skip();
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 32; i++) {
         const struct attn_case k = wide_case();
-        const uint32_t chunk = i % 3 ? 1 + rng_below(&rng, k.len) : k.len;
+        const uint32_t chunk = cut(&k, i % 3 ? 1 + rng_below(&rng, k.len) : k.len);
         const uint32_t beside = rng_below(&rng, 3);
         struct sequence s = sequence_new(&k);
         float *want = malloc(o_count(&k) * 4), *got = malloc(o_count(&k) * 4);
@@ -202,6 +208,49 @@ TEST(what_lies_after_the_end_changes_nothing)
         assert_memory_equal(got, want, out * 4);
         g.ops->kv_free(g.d, kv);
         free(want), free(got), free(bad.qkv);
+        sequence_free(&s);
+    }
+    close_side(g);
+}
+
+/* Encoders compute the keys of all layers' inputs, then attention part by part: a token's range
+ * ends after its part, of few tokens or of many. */
+TEST(a_part_of_a_step_sees_what_follows_it)
+{
+    enum { LEN = 200, OUT = 4 * 128 };
+    static const uint32_t parts[] = {LEN, 5, 70}, blocks[] = {4, 1, 3, 2};
+    struct err e = ERR_INIT;
+    struct side g = open_side(gpu, ~0ull);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct attn_case k = {{4, 2, (uint32_t[]){64, 80, 128}[i], 0.1f},
+                              LEN,
+                              64,
+                              i ? KV_BF16 : KV_F16,
+                              false,
+                              false};
+        k.attn.both = true, k.attn.mutual = MUTUAL_ALONE;
+        struct sequence s = sequence_new(&k);
+        const uint32_t out = 4 * k.attn.head_dim;
+        const struct kv_desc kd = {2, 6, 64, k.dtype, {2, k.attn.head_dim, k.attn.head_dim}};
+        struct kv_cache *kv = g.ops->kv_new(g.d, &kd, &e);
+        uint32_t pos[LEN], slots[LEN];
+        struct mutual mutual[LEN];
+        struct feed f = {.pos = pos, .slots = slots, .mutual = mutual};
+        float *want = malloc(LEN * OUT * sizeof(float)), *got = malloc(LEN * OUT * sizeof(float));
+        f.qkv = malloc(LEN * qkv_width(&k.attn) * 4), f.rope = malloc((size_t)LEN * s.rot * 4);
+        for (uint32_t p = 0; p < 3; p++)
+            for (uint32_t at = 0, n; at < LEN; at += n) {
+                n = LEN - at < parts[p] ? LEN - at : parts[p];
+                f.b = (struct ragged){0};
+                feed_add(&f, &s, blocks, at, n);
+                for (uint32_t t = 0; t < n; t++) /* an image of 150 tokens, and what follows */
+                    mutual[t] = at + t < 150 ? (struct mutual){0, 150} : (struct mutual){40, LEN};
+                run_step(g, &s, kv, &f, NULL, p ? got : want);
+                if (p)
+                    assert_memory_equal(got, want + (size_t)at * out, (size_t)n * out * 4);
+            }
+        g.ops->kv_free(g.d, kv);
+        free(want), free(got), free(f.qkv), free(f.rope);
         sequence_free(&s);
     }
     close_side(g);

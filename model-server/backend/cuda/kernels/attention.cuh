@@ -52,7 +52,7 @@ static __device__ __forceinline__ uint32_t first_key(const attn_args &a, uint32_
     return a.window && pos + 1 > a.window ? pos + 1 - a.window : 0;
 }
 
-/* One past its last key in a sequence of kv_len tokens (only attn_any supports `both`). */
+/* One past its last key in a sequence of kv_len tokens. */
 static __device__ __forceinline__ uint32_t end_key(const attn_args &a, uint32_t kv_len,
                                                    uint32_t pos)
 {
@@ -60,6 +60,26 @@ static __device__ __forceinline__ uint32_t end_key(const attn_args &a, uint32_t 
         return pos + 1;
     const uint32_t ahead = a.window + a.beyond;
     return a.window && kv_len - pos > ahead ? pos + ahead : kv_len;
+}
+
+/* Keys [begin, end) of a row of the step whose token is at `pos`: before it, on both sides, and in
+ * the range that it belongs to (struct attn). The range's keys are in the cache, also after kv_len.
+ */
+struct key_range {
+    uint32_t begin, end;
+};
+static __device__ __forceinline__ key_range keys_of(const attn_args &a, uint32_t kv_len,
+                                                    uint32_t row, uint32_t pos)
+{
+    key_range k = {first_key(a, pos), end_key(a, kv_len, pos)};
+    const mutual of = a.mutual ? a.mutual[row] : mutual{0, 0};
+    if (of.begin == of.end)
+        return k;
+    if (!a.mutual_ahead && (a.mutual_alone || of.begin < k.begin))
+        k.begin = of.begin;
+    if (a.mutual_alone || of.end > k.end)
+        k.end = of.end;
+    return k;
 }
 
 /* The score of a dot product: softcap and bias by distance; `log2e` 1 or log2(e). */
@@ -101,6 +121,10 @@ struct score_form {
     }
 };
 
+/* Keys of several rows: those that at least one row attends to, and those that all of them do. */
+struct tile_keys {
+    key_range some, all;
+};
 /* Rows of one K/V head: see struct row_tile. */
 struct tile_rows {
     const span_view span;
@@ -108,6 +132,28 @@ struct tile_rows {
     __device__ uint32_t token(uint32_t r) const { return (first + r) / group; }
     __device__ uint32_t head(uint32_t r) const { return kv_head * group + (first + r) % group; }
     __device__ uint32_t pos(uint32_t r) const { return span.kv_len - span.n + token(r); }
+    __device__ __forceinline__ key_range keys(const attn_args &a, uint32_t r) const
+    {
+        return keys_of(a, span.kv_len, span.first + token(r), pos(r));
+    }
+    /* Of the rows [r, r + count), at least one. Without ranges both ends ascend. */
+    __device__ __forceinline__ tile_keys all_keys(const attn_args &a, uint32_t r,
+                                                  uint32_t count) const
+    {
+        const uint32_t last = r + count - 1;
+        const key_range lo = keys(a, r), hi = keys(a, last);
+        tile_keys t = {{lo.begin, hi.end}, {hi.begin, lo.end}};
+        if (!a.mutual)
+            return t;
+        for (uint32_t i = r; i <= last; i += group - (first + i) % group) { /* once a token */
+            const key_range k = keys(a, i);
+            t.some.begin = k.begin < t.some.begin ? k.begin : t.some.begin;
+            t.some.end = k.end > t.some.end ? k.end : t.some.end;
+            t.all.begin = k.begin > t.all.begin ? k.begin : t.all.begin;
+            t.all.end = k.end < t.all.end ? k.end : t.all.end;
+        }
+        return t;
+    }
 };
 
 /* The rows of a tile without its first `skip`. */
@@ -158,11 +204,11 @@ static __device__ __forceinline__ void store_result(const attn_args &a, const ti
 static __device__ __forceinline__ void merge_segments(const attn_args &a, const tile_rows &t,
                                                       uint32_t tile, uint32_t row, uint32_t dim)
 {
-    const uint32_t pos = t.pos(row);
+    const key_range keys = t.keys(a, row);
     const size_t part = ((size_t)tile * a.n_kv_heads + t.kv_head) * a.segments;
     float max = -INFINITY, sum = 0.0f, o[4] = {};
 #pragma unroll 4
-    for (uint32_t s = first_key(a, pos) / SEGMENT; s <= pos / SEGMENT; s++) {
+    for (uint32_t s = keys.begin / SEGMENT; s * SEGMENT < keys.end; s++) {
         const size_t at = (part + s) * a.rows + row;
         const float2 ml = *(const float2 *)(a.part_ml + at * 2);
         const float4 v = *(const float4 *)(a.part_o + at * a.head_dim + dim);

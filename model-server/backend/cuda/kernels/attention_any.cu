@@ -1,6 +1,6 @@
 /* attention_any.cu - attention for every head dimension (keys up to 576, values up to 512) and
- * every type of K and V, in fp32 arithmetic. It is the reference, and the kernel for shapes that
- * tensor cores do not support and for bidirectional attention.
+ * every type of K and V, in fp32 arithmetic. It is the reference, and the kernel for shapes and
+ * scores that those on tensor cores do not support.
  *
  * One block of 128 threads for each token and head. A thread has one key of the segment for the
  * scores (a chain over the dimensions), then one dimension in 128 for the values (a chain over
@@ -103,21 +103,15 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
     const uint32_t head = blockIdx.y, row = blockIdx.x, tid = threadIdx.x;
     const span_view span = a.spans[a.span_of[row]];
     const uint32_t kv_head = head / (a.n_heads / a.n_kv_heads);
-    const mutual of = a.mutual ? a.mutual[row] : mutual{0, 0};
-    const bool belongs = of.begin != of.end;
-    if (a.mutual_only && !belongs)
-        return;
     const uint32_t pos = span.kv_len - span.n + (row - span.first);
-    uint32_t lo = first_key(a, pos), hi = end_key(a, span.kv_len, pos);
+    const key_range keys = keys_of(a, span.kv_len, row, pos);
+    const uint32_t lo = keys.begin;
+    uint32_t hi = keys.end;
     const uint32_t *top = selected(a, row, kv_head, hi);
     if (top)
         hi = !a.top_block ? a.n_top
              : a.top_tail ? (a.n_top - 1) * a.top_block + (pos + 1) % a.top_block
                           : (a.n_top - 1) * a.top_block + pos % a.top_block + 1;
-    if (belongs && !a.mutual_ahead && (a.mutual_alone || of.begin < lo))
-        lo = of.begin;
-    if (belongs && (a.mutual_alone || of.end > hi))
-        hi = of.end;
     const uint32_t *table = a.tables + span.table;
     float o[DIMS] = {}, max = -INFINITY, sum = 0.0f;
     for (uint32_t i = tid; i < a.head_dim; i += THREADS)

@@ -38,15 +38,15 @@ static __device__ lane_rows lane_of(const attn_args &a, const tile_rows &t, uint
     for (int i = 0; i < 2; i++) {
         uint32_t row = warp_row + threadIdx.x % 32 / 4 + 8 * i;
         if (row < t.n) {
-            r.lo[i] = first_key(a, t.pos(row));
-            r.hi[i] = t.pos(row) + 1;
+            const key_range k = t.keys(a, row);
+            r.lo[i] = k.begin, r.hi[i] = k.end;
             r.head[i] = t.head(row);
         }
     }
     if (warp_row < t.n) {
-        uint32_t last = warp_row + TILE_Q < t.n ? warp_row + TILE_Q : t.n;
-        r.first = first_key(a, t.pos(warp_row));
-        r.end = t.pos(last - 1) + 1;
+        const uint32_t n = t.n - warp_row < TILE_Q ? t.n - warp_row : (uint32_t)TILE_Q;
+        const key_range k = t.all_keys(a, warp_row, n).some;
+        r.first = k.begin, r.end = k.end;
     }
     return r;
 }

@@ -65,7 +65,7 @@ struct piece_walk {
 };
 
 /* Starts copying the walk's piece, if any, and with keys all scales; keys before the tile's first
- * and after the sequence's end become zeros, because the cache may contain anything there. */
+ * and after its last become zeros, because the cache may contain anything there. */
 template <typename C, int DIM>
 static __device__ __forceinline__ void load_piece(const attn_args &a, const tile_rows &t,
                                                   const piece_walk &w, shared_memory<C, DIM> *m,
@@ -79,15 +79,14 @@ static __device__ __forceinline__ void load_piece(const attn_args &a, const tile
     const uint32_t first = w.base + w.piece * KEYS;
     for (uint32_t i = threadIdx.x; i < KEYS * CHUNKS; i += THREADS) {
         const uint32_t key = i / CHUNKS, c = i % CHUNKS;
-        const bool valid = first + key >= w.begin && first + key < t.span.kv_len;
+        const bool valid = first + key >= w.begin && first + key < w.end;
         const key_place p = valid ? key_at(a, table, t.kv_head, first + key) : key_place{};
         copy_async(m->ring[at].chunk(key, c), stream + p.block + p.row * ROW + 16 * c, valid);
     }
     if constexpr (C::SCALED)
         for (uint32_t key = SCALES_AT_ONCE * threadIdx.x; key < KEYS && !w.values;
              key += SCALES_AT_ONCE * THREADS) {
-            const bool valid =
-                first + key + SCALES_AT_ONCE > w.begin && first + key < t.span.kv_len;
+            const bool valid = first + key + SCALES_AT_ONCE > w.begin && first + key < w.end;
             const key_place p = valid ? key_at(a, table, t.kv_head, first + key) : key_place{};
             const size_t from = p.block + a.kv.scales + p.row * sizeof(float);
             const uint32_t slot = first / SEGMENT % 2, to = (first + key) % SEGMENT;
@@ -227,15 +226,15 @@ static __global__ void __launch_bounds__(plan<C, DIM>::THREADS, plan<C, DIM>::BL
     if (!t.n)
         return;
     const lane_rows r = lane_of(a, t, warp_row);
-    const uint32_t begin = first_key(a, t.pos(0)), end = t.pos(t.n - 1) + 1;
+    const key_range keys = t.all_keys(a, 0, t.n).some;
     shared_memory<C, DIM> *m = dynamic_shared<shared_memory<C, DIM>>();
     const shared_queries<C, DIM> q = {m->q[group]};
-    piece_ring<C, DIM> ring(a, t, m, begin, end);
+    piece_ring<C, DIM> ring(a, t, m, keys.begin, keys.end);
     if (part == 0) /* other warps read it after the first barrier */
         q.fill(a, t, warp_row);
     row_sums<P::PART> all;
     all.reset();
-    piece_walk w(begin, end);
+    piece_walk w(keys.begin, keys.end);
     for (; !w.over(); w.base += SEGMENT)
         attend_segment<C, DIM, P::PART>(a, t, r, q, &ring, w, part, all);
 #pragma unroll

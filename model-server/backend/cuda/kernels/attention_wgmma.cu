@@ -57,15 +57,6 @@ struct stage_place {
     }
 };
 
-/* Keys of a tile. */
-struct tile_keys {
-    uint32_t begin, end;
-    __device__ __forceinline__ tile_keys(const attn_args &a, const tile_rows &t)
-        : begin(first_key(a, t.pos(0))), end(t.pos(t.n - 1) + 1)
-    {
-    }
-};
-
 /* ---------------------------------------------------------------- the copying warp */
 
 static __host__ __device__ __forceinline__ uint32_t box_keys(const attn_args &a)
@@ -80,7 +71,7 @@ static __device__ __forceinline__ void copy_segments(const attn_args &a, const t
                                                      const CUtensorMap *k, const CUtensorMap *v,
                                                      wide_memory<DIM> *m)
 {
-    const tile_keys keys(a, t);
+    const key_range keys = t.all_keys(a, 0, t.n).some;
     const uint32_t lane = threadIdx.x, box = box_keys(a), boxes = SEGMENT / box;
     const uint32_t half = lane / boxes, at = lane % boxes * box;
     stage_place p;
@@ -212,12 +203,12 @@ template <int DIM> struct wide_sums {
     }
 };
 
-/* Segment `base` in stage `p`. */
+/* Segment `base` in stage `p`; `written`: one past the last key that the cache has. */
 template <typename T, int DIM>
-static __device__ __forceinline__ void
-attend(const attn_args &a, const tile_rows &t, const lane_rows &r, bool masked,
-       const unsigned char (*q)[MMA_ROWS][2 * HALF], wide_memory<DIM> *m, const stage_place &p,
-       uint32_t base, wide_sums<DIM> &s)
+static __device__ __forceinline__ void attend(const attn_args &a, const lane_rows &r, bool masked,
+                                              const unsigned char (*q)[MMA_ROWS][2 * HALF],
+                                              wide_memory<DIM> *m, const stage_place &p,
+                                              uint32_t base, uint32_t written, wide_sums<DIM> &s)
 {
     const score_form form(a);
     float x[SEGMENT / 8][4], max[2], sum[2];
@@ -242,8 +233,8 @@ attend(const attn_args &a, const tile_rows &t, const lane_rows &r, bool masked,
         for (int i = 0; i < 4; i++)
             w[j][i] = T::pack(x[2 * j + i / 2][i % 2 * 2], x[2 * j + i / 2][i % 2 * 2 + 1]);
     mbarrier_wait(&m->v_full[p.i], p.parity);
-    if (base + SEGMENT > t.span.kv_len) {
-        clear_values<DIM>(m->v[p.i], t.span.kv_len - base);
+    if (base + SEGMENT > written) {
+        clear_values<DIM>(m->v[p.i], written - base);
         async_fence();
         warpgroup_barrier(threadIdx.x / GROUP);
     }
@@ -282,13 +273,13 @@ static __device__ __forceinline__ void multiply(const attn_args &a, uint32_t til
 {
     const uint32_t group = threadIdx.x / GROUP - 1;
     const uint32_t warp_row = threadIdx.x % GROUP / 32 * TILE_Q;
-    const tile_keys keys(a, rows_of(a, tile, blockIdx.x, 0));
+    const tile_rows both = rows_of(a, tile, blockIdx.x, 0);
+    const key_range keys = both.all_keys(a, 0, both.n).some;
     tile_rows t = rows_of(a, tile, blockIdx.x, group * MMA_ROWS);
     t.n = t.n < MMA_ROWS ? t.n : MMA_ROWS;
     const lane_rows r = lane_of(a, t, warp_row);
-    uint32_t full = 0, full_end = 0; /* keys to which all rows attend */
-    if (t.n)
-        full = first_key(a, t.pos(t.n - 1)), full_end = t.pos(0) + 1;
+    const key_range full = t.n ? t.all_keys(a, 0, t.n).all : key_range{0, 0};
+    const uint32_t written = keys.end > t.span.kv_len ? keys.end : t.span.kv_len;
     store_queries<T, DIM>(a, t, m->q[group]);
     async_fence();
     warpgroup_barrier(group + 1);
@@ -296,8 +287,8 @@ static __device__ __forceinline__ void multiply(const attn_args &a, uint32_t til
     s.reset();
     stage_place p;
     for (uint32_t base = keys.begin / SEGMENT * SEGMENT; base < keys.end; base += SEGMENT) {
-        attend<T, DIM>(a, t, r, base < full || base + SEGMENT > full_end, m->q[group], m, p, base,
-                       s);
+        attend<T, DIM>(a, r, base < full.begin || base + SEGMENT > full.end, m->q[group], m, p,
+                       base, written, s);
         p.next();
     }
     s.merge_last();

@@ -30,11 +30,11 @@ struct attn_args {
     uint32_t q_stride, tokens, n_tiles, rows, segments;
     uint32_t n_heads, n_kv_heads, head_dim, window;
     float scale, softcap;
-    uint32_t both;  /* attn_any alone */
+    uint32_t both;
     uint32_t v_dim; /* of a value; rows of values are head_dim apart */
     uint32_t chunk, alibi_bf16, reach, buckets;
-    uint32_t mutual_only;        /* only tokens in a range; only for attn_any */
-    const struct mutual *mutual; /* [tokens] or NULL; this and what follows: only for attn_any */
+    uint32_t beyond;             /* attn.ahead */
+    const struct mutual *mutual; /* [tokens] or NULL */
     uint32_t mutual_alone, mutual_ahead;
     /* attn_split: blocks of a tile and K/V head, which take its segments in turn; the keys of
      * earlier steps are loaded before the preceding kernel has ended */
@@ -43,8 +43,8 @@ struct attn_args {
     uint32_t n_top, top_block, top_tail, entries;
     struct kv_view entry_kv; /* with `entries`; only for attn_entries */
     float *sums;             /* only for attn_any: the largest score is in log2 */
-    uint32_t beyond;         /* attn.ahead */
     uint32_t sinks_by_token; /* only for attn_any */
+    uint32_t reserved;
 };
 /* Keys whose softmax is one step; steps are merged in ascending order. */
 enum { SEGMENT = 128, TILE_Q = 16, MMA_ROWS = 64, SHARED_ROWS = 128 };
