@@ -164,8 +164,7 @@ static uint32_t longest_input(const struct serve_config *c)
                                    : engine_default_prefill();
 }
 
-/* Opens weights, image input and engine; for a dry run only their sizes. */
-static int open_model(struct shard *s, const struct serve_config *c, struct err *e)
+static int open_weights(struct shard *s, const struct serve_config *c, struct err *e)
 {
     struct model_options m = {.ops = s->ops,
                               .dev = s->dev,
@@ -196,8 +195,11 @@ static int open_model(struct shard *s, const struct serve_config *c, struct err 
     phase(s, STARTUP_WEIGHTS);
     open_packed(s, c);
     m.packed = s->packed;
-    if (!(s->model = model_load(s->dir, &m, e)))
-        return -1;
+    return (s->model = model_load(s->dir, &m, e)) ? 0 : -1;
+}
+
+static int open_images(struct shard *s, const struct serve_config *c, struct err *e)
+{
     const struct image_input_options images = {.dir = s->dir,
                                                .tok = s->tok,
                                                .model = s->model,
@@ -205,8 +207,11 @@ static int open_model(struct shard *s, const struct serve_config *c, struct err 
                                                .dev = s->dev,
                                                .measure = c->dry_run,
                                                .most_ids = longest_input(c)};
-    if (image_input_open(&s->images, &images, e))
-        return -1;
+    return image_input_open(&s->images, &images, e);
+}
+
+static int open_engine(struct shard *s, const struct serve_config *c, struct err *e)
+{
     phase(s, STARTUP_WARM_UP);
     struct engine_options g = {.model = s->model,
                                .tok = s->tok,
@@ -227,6 +232,12 @@ static int open_model(struct shard *s, const struct serve_config *c, struct err 
                                .constraint_bytes =
                                    (uint64_t)(c->constraint_gib * (double)(1 << 30))};
     return (s->engine = engine_new(&g, e)) ? 0 : -1;
+}
+
+/* For a dry run only the sizes. */
+static int open_model(struct shard *s, const struct serve_config *c, struct err *e)
+{
+    return open_weights(s, c, e) || open_images(s, c, e) || open_engine(s, c, e) ? -1 : 0;
 }
 
 struct dry_run shard_plan(const struct shard *s, const struct serve_config *c)

@@ -72,15 +72,12 @@ static void count_work(struct model *m)
     }
 }
 
-static void fill_info(struct model *m)
+/* Positions of a sequence; of a model with two stacks both of them. */
+static void fill_positions(struct model_info *i, const struct decoder_spec *s, bool encodes)
 {
-    const struct decoder_spec *s = &m->d.spec;
-    struct model_info *i = &m->info;
-    i->vocab = s->vocab;
-    i->rounds = m->d.kv_rounds;
     i->max_positions = s->max_positions;
     i->bounded = s->learned_positions;
-    if (s->attends_text && i->bounded && m->d.encodes) {
+    if (s->attends_text && i->bounded && encodes) {
         i->max_positions =
             s->text_positions < s->max_positions ? s->text_positions : s->max_positions;
     } else if (s->attends_text && i->bounded) {
@@ -88,6 +85,30 @@ static void fill_info(struct model *m)
         i->answer_positions = s->max_positions;
         i->max_positions = s->text_positions + s->max_positions;
     }
+    for (uint32_t r = 0; r < SPEC_MAX_ROPES; r++)
+        i->by_length |= rope_by_length(&s->rope[r], s->max_positions);
+}
+
+/* What a model that encodes computes of a text. */
+static void fill_head(struct model_info *i, const struct text_head *h)
+{
+    i->width = h->width;
+    i->row_width = h->row_width;
+    i->sparse = h->sparse != SPARSE_NONE && h->sparse != SPARSE_FILL;
+    i->cosine_scale = h->cosines.scale;
+    i->cosine_plus = h->cosines.plus;
+    i->cosines_each = h->cosines.each;
+    i->labels = h->labels;
+    i->pairs_as_text = h->asks_yes_no;
+}
+
+static void fill_info(struct model *m)
+{
+    const struct decoder_spec *s = &m->d.spec;
+    struct model_info *i = &m->info;
+    i->vocab = s->vocab;
+    i->rounds = m->d.kv_rounds;
+    fill_positions(i, s, m->d.encodes);
     i->dtype = m->d.dtype;
     i->quant = m->d.quant;
     i->weight_bytes = m->d.weights.bytes;
@@ -106,15 +127,8 @@ static void fill_info(struct model *m)
     i->both_ways = s->both_ways;
     i->attends_text = s->attends_text && !m->d.encodes;
     i->start = s->start;
-    i->width = m->encoder.head.width;
-    i->row_width = m->encoder.head.row_width;
-    i->sparse = m->encoder.head.sparse != SPARSE_NONE && m->encoder.head.sparse != SPARSE_FILL;
+    fill_head(i, &m->encoder.head);
     i->first_row = m->sentence.colbert ? 1 : 0;
-    i->cosine_scale = m->encoder.head.cosines.scale;
-    i->cosine_plus = m->encoder.head.cosines.plus;
-    i->cosines_each = m->encoder.head.cosines.each;
-    i->labels = m->encoder.head.labels;
-    i->pairs_as_text = m->encoder.head.asks_yes_no;
     if (m->d.encodes)
         i->task = m->encoder.head.task;
     i->max_length = m->sentence.max_length;
@@ -123,8 +137,6 @@ static void fill_info(struct model *m)
         i->max_length = bound;
     i->sight = s->moe.sight_ffn > 0;
     memcpy(i->sight_ids, s->moe.sight_ids, sizeof(i->sight_ids));
-    for (uint32_t r = 0; r < SPEC_MAX_ROPES; r++)
-        i->by_length |= rope_by_length(&s->rope[r], s->max_positions);
     for (uint32_t l = 0; l < s->n_layers; l++)
         if (s->layers[l].window)
             i->window = s->layers[l].window;
@@ -137,74 +149,92 @@ static void fill_info(struct model *m)
     i->kv_window = m->d.encodes ? 0 : m->d.kv_window_most;
 }
 
-/* Checks that the backend has every op that this model's spec calls. */
+/* The first feature of mixers and feed-forwards for which the backend has no op; NULL: none. */
+static const char *missing_of_sublayers(const struct decoder *d)
+{
+    if (d->spec.moe.n_experts && !d->ops->moe)
+        return "mixtures of experts";
+    if (d->spec.learned_positions && !d->ops->embed_pos)
+        return "learned positions";
+    if (d->spec.qk_norm == QK_NORM_ALL && !d->ops->row_squares)
+        return "norms over all heads";
+    if (d->spec.moe.shared_gate && !d->ops->gate_rows)
+        return "shared experts with a gate";
+    if (d->spec.attn_gate && !(d->ops->gate_norm && d->ops->gate_rows))
+        return "attention with a gate";
+    if ((d->spec.recur.conv || d->spec.recur.heads) &&
+        !(d->ops->conv && d->ops->recur && d->ops->gate_norm))
+        return "recurrent layers";
+    if (d->spec.mla.kv_rank && (!d->ops->latent_kv || !d->ops->linear_heads))
+        return "latent attention";
+    if ((d->spec.mla.index.top || d->spec.blocks.top) && !d->ops->select_keys)
+        return "attention to selected positions";
+    if (d->spec.q_growth.by_head && !d->ops->scale_heads)
+        return "factors of heads that grow with the position";
+    if ((d->spec.mla.index.pool || d->spec.blocks.heads) && !(d->ops->pool_keys && d->ops->turn))
+        return "attention to selected pools";
+    if (d->spec.entries.q_rank && !(d->ops->turn && d->ops->keep && d->ops->pool_keys &&
+                                    d->ops->select_keys && d->ops->linear_heads))
+        return "attention to entries";
+    if (d->spec.apart.buckets && !d->ops->linear_heads)
+        return "attention to distances";
+    if (d->spec.xielu && !d->ops->xielu)
+        return "xIELU";
+    if (d->spec.per_layer && !d->ops->act_by)
+        return "embeddings of each layer";
+    if (d->spec.shared.blocks && !d->ops->beside)
+        return "blocks that layers share";
+    if (d->spec.cca.first && !(d->ops->linear_heads && d->ops->conv && d->ops->beside))
+        return "compressed convolutional attention";
+    return NULL;
+}
+
+/* The same of embeddings and the residual stream. */
+static const char *missing_of_streams(const struct decoder *d)
+{
+    if ((d->spec.result_convs || d->spec.profiles.dim) &&
+        !(d->ops->conv && d->ops->beside && d->ops->scale_heads))
+        return "convolutions of sublayers' results, or biases that queries mix";
+    if ((d->spec.blend_per || d->spec.profiles.clip > 0) && !(d->ops->blend && d->ops->shorten))
+        return "streams that are blended, or heads of limited length";
+    if ((d->spec.moe.router_width || d->spec.affine || d->spec.sphere.rate != 0) &&
+        !d->ops->gate_norm)
+        return "products of rows with vectors";
+    if (d->spec.skip_share != 0 && !d->ops->beside)
+        return "layers that read the stream of earlier ones";
+    if (d->spec.moe.early_router && !d->ops->beside)
+        return "routers that read the stream before attention";
+    if (d->spec.altup.n && !(d->ops->altup && d->ops->match_rows))
+        return "parallel residual streams";
+    if (d->spec.mix.n && !d->ops->mix)
+        return "mixed residual streams";
+    if (d->spec.mix.rank && !(d->ops->beside && d->ops->gate_norm))
+        return "residual streams joined by gates";
+    if (d->spec.ngrams.most &&
+        !(d->ops->embed_ngrams && d->ops->root_dots && d->ops->gate_rows && d->ops->conv))
+        return "embeddings of n-grams";
+    return NULL;
+}
+
+/* The same of single layers. */
+static const char *missing_of_layers(const struct decoder *d)
+{
+    for (uint32_t i = 0; i < d->spec.n_layers; i++) {
+        if (d->spec.layers[i].merged && !d->ops->merge_attention)
+            return "attention to two sources in one softmax";
+        if (d->spec.layers[i].mixer == MIXER_FOURIER && !d->ops->fourier)
+            return "Fourier transforms of texts";
+        if (d->spec.layers[i].sparse && !(d->ops->row_moments && d->ops->sparsify))
+            return "activations cut off by their deviation";
+    }
+    return NULL;
+}
+
 static int check_ops(const struct decoder *d, struct err *e)
 {
-    const char *missing = NULL;
-    if (d->spec.moe.n_experts && !d->ops->moe)
-        missing = "mixtures of experts";
-    else if (d->spec.learned_positions && !d->ops->embed_pos)
-        missing = "learned positions";
-    else if (d->spec.qk_norm == QK_NORM_ALL && !d->ops->row_squares)
-        missing = "norms over all heads";
-    else if (d->spec.moe.shared_gate && !d->ops->gate_rows)
-        missing = "shared experts with a gate";
-    else if (d->spec.attn_gate && !(d->ops->gate_norm && d->ops->gate_rows))
-        missing = "attention with a gate";
-    else if ((d->spec.recur.conv || d->spec.recur.heads) &&
-             !(d->ops->conv && d->ops->recur && d->ops->gate_norm))
-        missing = "recurrent layers";
-    else if (d->spec.mla.kv_rank && (!d->ops->latent_kv || !d->ops->linear_heads))
-        missing = "latent attention";
-    else if ((d->spec.mla.index.top || d->spec.blocks.top) && !d->ops->select_keys)
-        missing = "attention to selected positions";
-    else if (d->spec.q_growth.by_head && !d->ops->scale_heads)
-        missing = "factors of heads that grow with the position";
-    else if ((d->spec.mla.index.pool || d->spec.blocks.heads) &&
-             !(d->ops->pool_keys && d->ops->turn))
-        missing = "attention to selected pools";
-    else if (d->spec.entries.q_rank && !(d->ops->turn && d->ops->keep && d->ops->pool_keys &&
-                                         d->ops->select_keys && d->ops->linear_heads))
-        missing = "attention to entries";
-    else if (d->spec.apart.buckets && !d->ops->linear_heads)
-        missing = "attention to distances";
-    else if (d->spec.xielu && !d->ops->xielu)
-        missing = "xIELU";
-    else if (d->spec.per_layer && !d->ops->act_by)
-        missing = "embeddings of each layer";
-    else if (d->spec.shared.blocks && !d->ops->beside)
-        missing = "blocks that layers share";
-    else if (d->spec.cca.first && !(d->ops->linear_heads && d->ops->conv && d->ops->beside))
-        missing = "compressed convolutional attention";
-    else if ((d->spec.result_convs || d->spec.profiles.dim) &&
-             !(d->ops->conv && d->ops->beside && d->ops->scale_heads))
-        missing = "convolutions of sublayers' results, or biases that queries mix";
-    else if ((d->spec.blend_per || d->spec.profiles.clip > 0) &&
-             !(d->ops->blend && d->ops->shorten))
-        missing = "streams that are blended, or heads of limited length";
-    else if ((d->spec.moe.router_width || d->spec.affine || d->spec.sphere.rate != 0) &&
-             !d->ops->gate_norm)
-        missing = "products of rows with vectors";
-    else if (d->spec.skip_share != 0 && !d->ops->beside)
-        missing = "layers that read the stream of earlier ones";
-    else if (d->spec.moe.early_router && !d->ops->beside)
-        missing = "routers that read the stream before attention";
-    else if (d->spec.altup.n && !(d->ops->altup && d->ops->match_rows))
-        missing = "parallel residual streams";
-    else if (d->spec.mix.n && !d->ops->mix)
-        missing = "mixed residual streams";
-    else if (d->spec.mix.rank && !(d->ops->beside && d->ops->gate_norm))
-        missing = "residual streams joined by gates";
-    else if (d->spec.ngrams.most &&
-             !(d->ops->embed_ngrams && d->ops->root_dots && d->ops->gate_rows && d->ops->conv))
-        missing = "embeddings of n-grams";
-    for (uint32_t i = 0; i < d->spec.n_layers; i++)
-        if (d->spec.layers[i].merged && !d->ops->merge_attention)
-            missing = "attention to two sources in one softmax";
-        else if (d->spec.layers[i].mixer == MIXER_FOURIER && !d->ops->fourier)
-            missing = "Fourier transforms of texts";
-        else if (d->spec.layers[i].sparse && !(d->ops->row_moments && d->ops->sparsify))
-            missing = "activations cut off by their deviation";
+    const char *missing = missing_of_sublayers(d);
+    missing = missing ? missing : missing_of_streams(d);
+    missing = missing ? missing : missing_of_layers(d);
     if (!missing)
         return 0;
     return err_set(e, ERR_VALIDATION, "the %s backend has no %s", d->ops->name, missing);

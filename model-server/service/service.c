@@ -83,6 +83,22 @@ static size_t own_fields(Generate__V3__InfoResponse *r, struct rpc_mem *m)
     return n;
 }
 
+/* Of a model that embeds. */
+static void embed_info(const struct model_info *m, Generate__V3__InfoResponse *r)
+{
+    r->embed_width = m->width;
+    r->sparse = m->sparse;
+    r->first_row = m->first_row;
+    r->cosine_scale = m->cosine_scale;
+    r->cosine_plus = m->cosine_plus;
+    r->cosines_each = m->cosines_each;
+    r->labels = (char **)(uintptr_t)m->labels;
+    r->n_labels = m->labels ? m->width : 0;
+    r->embed_tokens = m->max_length;
+    r->hidden_size = m->row_width ? m->row_width : m->hidden;
+    r->pairs_as_text = m->pairs_as_text;
+}
+
 const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
                                  struct err *e)
 {
@@ -133,17 +149,7 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     }
     r->takes_edits = r->takes_bias = r->takes_reasoning = r->takes_grammars = true;
     r->task = (char *)(uintptr_t)model_task_name(s->o.model->task);
-    r->embed_width = s->o.model->width;
-    r->sparse = s->o.model->sparse;
-    r->first_row = s->o.model->first_row;
-    r->cosine_scale = s->o.model->cosine_scale;
-    r->cosine_plus = s->o.model->cosine_plus;
-    r->cosines_each = s->o.model->cosines_each;
-    r->labels = (char **)(uintptr_t)s->o.model->labels;
-    r->n_labels = s->o.model->labels ? s->o.model->width : 0;
-    r->embed_tokens = s->o.model->max_length;
-    r->hidden_size = s->o.model->row_width ? s->o.model->row_width : s->o.model->hidden;
-    r->pairs_as_text = s->o.model->pairs_as_text;
+    embed_info(s->o.model, r);
     return r->dtype && r->n_sampling_fields && !list_adapters(s, r, call->mem)
                ? &r->base
                : (err_nomem(e), NULL);
