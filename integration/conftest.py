@@ -41,6 +41,13 @@ def pytest_collection_finish():
     gc.enable()
 
 
+@pytest.fixture(scope="module")
+def s():
+    """The demo model, for files that have no service of their own."""
+    with serving.Service(serving.DEMO) as service:
+        yield service
+
+
 @pytest.fixture
 def apart(monkeypatch):
     """For tests for which gRPC has to be a library of its own."""
