@@ -11,7 +11,7 @@ import serving
 
 # By the processor time of each file with its services, or by --durations=50 of a whole run, the longest first; one that starts late has
 # the end of the run for itself.
-LONGEST = ["openapi", "pains_limits", "draft_model", "freeze", "replicas", "pains", "speculation", "runtime_adapters", "windows", "gguf",
+LONGEST = ["openapi", "peer_limits", "draft_model", "freeze", "replicas", "peer_problems", "speculation", "runtime_adapters", "windows", "gguf",
            "end_to_end", "parallel", "draft_heads", "restart", "stored", "invariance", "kv_transfer", "pressure", "packed_cache", "images",
            "recurrent", "lmtp", "models", "structured", "http", "kv_tiers", "adapters", "openai_fields", "hostile_http", "cuda_code"]
 gc.disable()  # while tests are imported and collected, nothing becomes garbage
@@ -39,6 +39,13 @@ def pytest_collection_finish():
     """What all the tests are made of is not searched for garbage again."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="module")
+def s():
+    """The demo model, for files that have no service of their own."""
+    with serving.Service(serving.DEMO) as service:
+        yield service
 
 
 @pytest.fixture

@@ -2,16 +2,9 @@
 
 import pytest
 import requests
-from serving import DEMO, Service
 
 ONCE = "Once upon a time"
 CHAT = [{"role": "user", "content": "Hello!"}]
-
-
-@pytest.fixture(scope="module")
-def s():
-    with Service(DEMO) as service:
-        yield service
 
 
 def generated(s, text=ONCE, **parameters):

@@ -12,12 +12,6 @@ ONCE = "Once upon a time"
 GREEDY = {"prompt": ONCE, "n_predict": 12, "temperature": 0}
 
 
-@pytest.fixture(scope="module")
-def s():
-    with Service(DEMO) as service:
-        yield service
-
-
 def completion(s, **body):
     r = s.post("/completion", {**GREEDY, **body})
     assert r.status_code == 200, r.text

@@ -6,7 +6,7 @@ of another type, where Python's and JavaScript's do not notice. Each shape lists
 import json
 
 import pytest
-from serving import DEMO, Service
+
 
 U32 = ("u32",)
 USAGE = {"prompt_tokens": U32, "completion_tokens": U32, "total_tokens": U32, "prompt_tokens_details?": {"cached_tokens?": U32}}
@@ -57,12 +57,6 @@ def check(value, shape, at="$"):
         assert type(value) in (int, float), f"{at}: {value}"
     else:
         assert type(value) is shape, f"{at}: {value!r}"
-
-
-@pytest.fixture(scope="module")
-def s():
-    with Service(DEMO) as service:
-        yield service
 
 
 def ask(s, path, body, shape, **kw):

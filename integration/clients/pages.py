@@ -11,18 +11,12 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from serving import DEMO, SLOW, Service, wait_for  # noqa: E402
+from serving import SLOW, wait_for  # noqa: E402
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the pages are not tried in a browser")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="no chromium (apt-get install chromium): the pages are not tried in a browser")
 WAIT = 15000 * SLOW
-
-
-@pytest.fixture(scope="module")
-def s():
-    with Service(DEMO) as service:
-        yield service
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from serving import DEMO, SLOW, Service  # noqa: E402
+from serving import DEMO, SLOW  # noqa: E402
 
 CHAT = [{"role": "user", "content": "Hello!"}]
 TOOL = {
@@ -20,12 +20,6 @@ TOOL = {
         "parameters": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 8}}, "required": ["name"]},
     },
 }
-
-
-@pytest.fixture(scope="module")
-def s():
-    with Service(DEMO) as service:
-        yield service
 
 
 @pytest.fixture(scope="module")

@@ -13,16 +13,10 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from serving import DEMO, SLOW, Service  # noqa: E402
+from serving import DEMO, SLOW  # noqa: E402
 
 GUIDELLM = os.environ.get("GUIDELLM") or shutil.which("guidellm")
 pytestmark = pytest.mark.skipif(not GUIDELLM, reason="guidellm is not installed (GUIDELLM=its path): it is not tried")
-
-
-@pytest.fixture(scope="module")
-def s():
-    with Service(DEMO) as service:
-        yield service
 
 
 @pytest.mark.parametrize("route", ["/v1/chat/completions", "/v1/completions", "/v1/responses"])

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from pages import CONTRAST, MARKDOWN, NAMES, Visit, browser, needs_chromium, refuse_top_p, s  # noqa: F401
+from pages import CONTRAST, MARKDOWN, NAMES, Visit, browser, needs_chromium, refuse_top_p  # noqa: F401
 from serving import data
 
 pytestmark = needs_chromium

@@ -3,7 +3,7 @@
 import re
 
 import requests
-from pages import CONTRAST, NAMES, Visit, WAIT, api, browser, needs_chromium, s  # noqa: F401
+from pages import CONTRAST, NAMES, Visit, WAIT, api, browser, needs_chromium  # noqa: F401
 
 pytestmark = needs_chromium
 

@@ -2,7 +2,7 @@
 
 import json
 
-from pages import Visit, api, browser, idle, needs_chromium, s  # noqa: F401
+from pages import Visit, api, browser, idle, needs_chromium  # noqa: F401
 
 pytestmark = needs_chromium
 

@@ -3,7 +3,7 @@
 import base64
 
 import pytest
-from pages import Visit, browser, needs_chromium, s  # noqa: F401
+from pages import Visit, browser, needs_chromium  # noqa: F401
 from serving import Service, data
 
 pytestmark = needs_chromium

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from pages import Visit, api, browser, needs_chromium, refuse_top_p, s, said  # noqa: F401
+from pages import Visit, api, browser, needs_chromium, refuse_top_p, said  # noqa: F401
 from serving import DEMO, SLOW, Process, Service, data
 
 pytestmark = needs_chromium

@@ -5,7 +5,7 @@ import re
 
 import pytest
 import requests
-from pages import MARKDOWN, Visit, WAIT, browser, idle, needs_chromium, s, said  # noqa: F401
+from pages import MARKDOWN, Visit, WAIT, browser, idle, needs_chromium, said  # noqa: F401
 from serving import Scripted, data, wait_for
 
 pytestmark = needs_chromium

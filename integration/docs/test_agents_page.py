@@ -7,19 +7,13 @@ import tomllib
 import pytest
 import requests
 import yaml
-from serving import DEMO, ROOT, Service
+from serving import ROOT
 
 PAGE = (ROOT / "docs/how-to/agents.md").read_text()
 BLOCKS = [(part.partition("\n")[0], *b) for part in PAGE.split("\n## ") for b in re.findall(r"```(\w*)\n(.*?)```", part, re.S)]
 PARSERS = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}
 HERE = "http://localhost:3000"
 OTHERS = {"google-genai"}  # a package of make clients: integration/clients/test_google.py
-
-
-@pytest.fixture(scope="module")
-def s():
-    with Service(DEMO) as service:
-        yield service
 
 
 def strings(v):

@@ -7,7 +7,7 @@ import random
 import pytest
 import requests
 from serving import Service, crowd, data, seed_for, wait_for
-from tales import MORE, TALES, answer, leave_early, streams_survive_a_crash
+from short_prompts import MORE, TALES, answer, leave_early, streams_survive_a_crash
 
 
 def asked(rng, i):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from serving import Service, crowd, data, seed_for, together, wait_for
 from stored_made import save
-from tales import answer, streams_survive_a_crash
+from short_prompts import answer, streams_survive_a_crash
 from test_kv_tiers import count, prompt, stored
 
 HEADS, DIM = 4, 16

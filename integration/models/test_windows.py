@@ -10,7 +10,7 @@ import time
 
 import pytest
 from serving import DEMO, Service, crowd, seed_for, wait_for
-from tales import MORE, TALES, answer, leave_early, streams_survive_a_crash
+from short_prompts import MORE, TALES, answer, leave_early, streams_survive_a_crash
 
 BLOCK = 16
 ONE_CACHE = ["--swap-space", "0.001"]  # a swap region keeps windows in the cache of all layers

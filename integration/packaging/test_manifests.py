@@ -10,16 +10,10 @@ import subprocess
 import pytest
 import requests
 import yaml
-from serving import BIN, DEMO, ROOT, Process, Service, free_port, scratch, wait_for
+from serving import BIN, ROOT, Process, free_port, scratch, wait_for
 
 DOCKER = ROOT / "docker"
 DASHBOARD = DOCKER / "chart/dashboard.json"
-
-
-@pytest.fixture(scope="module")
-def s():
-    with Service(DEMO) as service:
-        yield service
 
 
 def options(program):

@@ -3,27 +3,13 @@
 #include "model-server/backend/backend.h"
 #include "tests/check/cpu_device.h"
 #include "tests/check/random.h"
+#include "tests/check/rows.h"
 #include <string.h>
 
 enum { ROWS = 19, SLOTS = 5 };
-static const uint32_t widths[] = {1, 15, 16, 129, 1003};
-enum { N_WIDTHS = sizeof(widths) / sizeof(*widths) };
 
 static struct rng rng;
 static const struct backend_ops *const ops = &backend_cpu;
-
-static float *copy_of(const float *x, size_t n)
-{
-    float *y = malloc(n * sizeof(*y));
-    assert_non_null(y);
-    return memcpy(y, x, n * sizeof(*y));
-}
-
-static void assert_near(double got, double want, double magnitude)
-{
-    if (!(fabs(got - want) <= 4e-6 * (1 + magnitude)))
-        fail_msg("%.9g, not %.9g", got, want);
-}
 
 /* The blend of `at` rows of n numbers: element k. */
 static double blended(const struct blend *p, const float *rows, uint32_t n, uint32_t k)
@@ -55,7 +41,7 @@ TEST(rows_are_blended)
             const struct blend p = {BLEND_READ, SLOTS, at, rows, query, 1e-6f, at == 3};
             ops->blend(d, x, ROWS, n, &p);
             for (size_t i = 0; i<(size_t)ROWS * n; i += n> 16 ? 7 : 1)
-                assert_near(x[i], blended(&p, rows + i / n * SLOTS * n, n, i % n), sqrt(n));
+                assert_near(4e-6, x[i], blended(&p, rows + i / n * SLOTS * n, n, i % n), sqrt(n));
         }
         free(rows), free(query), free(x);
     }
@@ -101,7 +87,8 @@ TEST(heads_are_shortened)
             for (uint32_t k = 0; k < n; k++)
                 square += pow((double)of[k] * (w % 2 ? by[head * n + k] : 1), 2);
             const double share = fmin((double)most / (sqrt(square) + 1e-6), 1);
-            assert_near(x[i], was[i] * (w % 2 ? (double)by[at] : 1) * share, fabs((double)was[i]));
+            assert_near(4e-6, x[i], was[i] * (w % 2 ? (double)by[at] : 1) * share,
+                        fabs((double)was[i]));
         }
         free(x), free(was), free(by);
     }
@@ -162,7 +149,7 @@ TEST(tokens_make_weights)
             want += (own + more) * t.x[i - back * CHANNELS];
             magnitude += (fabs(own) + fabs(more)) * fabs((double)t.x[i - back * CHANNELS]);
         }
-        assert_near(y[i], want, magnitude);
+        assert_near(4e-6, y[i], want, magnitude);
     }
     free(t.x), free(t.w), free(t.by), free(y), free(parts);
 }

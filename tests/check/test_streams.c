@@ -3,27 +3,13 @@
 #include "model-server/backend/backend.h"
 #include "tests/check/cpu_device.h"
 #include "tests/check/random.h"
+#include "tests/check/rows.h"
 #include <string.h>
 
 enum { ROWS = 37, STREAMS = 5, ACTIVE = 2 };
-static const uint32_t widths[] = {1, 15, 16, 129, 1003};
-enum { N_WIDTHS = sizeof(widths) / sizeof(*widths) };
 
 static struct rng rng;
 static const struct backend_ops *const ops = &backend_cpu;
-
-static float *copy_of(const float *x, size_t n)
-{
-    float *y = malloc(n * sizeof(*y));
-    assert_non_null(y);
-    return memcpy(y, x, n * sizeof(*y));
-}
-
-static void assert_near(double got, double want, double magnitude)
-{
-    if (!(fabs(got - want) <= 2e-6 * (1 + magnitude)))
-        fail_msg("%.9g, not %.9g", got, want);
-}
 
 static void at_widths(int first, void (*check)(struct device *d, uint32_t n))
 {
@@ -50,7 +36,7 @@ static void predict(struct device *d, uint32_t n)
                 want += c * was[k * each + i];
                 magnitude += fabs(c * was[k * each + i]);
             }
-            assert_near(streams[s * each + i], want, magnitude);
+            assert_near(2e-6, streams[s * each + i], want, magnitude);
         }
     assert_memory_equal(x, streams + ACTIVE * each, each * sizeof(*x));
     free(streams), free(was), free(coefs), free(x);
@@ -71,7 +57,7 @@ static void correct(struct device *d, uint32_t n)
         for (size_t i = 0; i < each; i++) {
             const double c = 1 + (double)coefs[i / n * STREAMS + s];
             const double by = c * ((double)given[i] - was[ACTIVE * each + i]);
-            assert_near(streams[s * each + i], was[s * each + i] + by,
+            assert_near(2e-6, streams[s * each + i], was[s * each + i] + by,
                         fabs(was[s * each + i]) + fabs(by));
         }
     assert_memory_equal(x, streams + ACTIVE * each, each * sizeof(*x));
@@ -111,8 +97,8 @@ static void match(struct device *d, uint32_t n)
             own += (double)x[i] * x[i] / n, other += (double)like[i] * like[i] / n;
         for (size_t i = t * n; i < (t + 1) * n; i++) {
             const double want = x[i] * sqrt(other) / sqrt(fmax(own, 1e-5));
-            assert_near(y[i], want, fabs(want));
-            assert_near(sum[i], like[i] + want, fabs(like[i]) + fabs(want));
+            assert_near(2e-6, y[i], want, fabs(want));
+            assert_near(2e-6, sum[i], like[i] + want, fabs(like[i]) + fabs(want));
         }
     }
     ops->match_rows(d, x, x, like, ROWS, n, false); /* in place */
@@ -144,7 +130,7 @@ static void cut(struct device *d, uint32_t n)
             variance += pow(row[i] - mean, 2) / n;
         for (uint32_t i = 0; i < stride; i++) {
             const double cut = fmax(row[i] - mean - (double)p.deviations * sqrt(variance), 0);
-            assert_near(x[t * stride + i], i < n ? cut : row[i], fabs(row[i]));
+            assert_near(2e-6, x[t * stride + i], i < n ? cut : row[i], fabs(row[i]));
         }
     }
     free(x), free(was);
@@ -188,7 +174,7 @@ TEST(rows_become_probabilities)
             for (size_t i = t * n; i < (t + 1) * n; i++)
                 sum += exp(was[i] - most);
             for (size_t i = t * n; i < (t + 1) * n; i++)
-                assert_near(x[i], exp(was[i] - most) / sum, 1);
+                assert_near(2e-6, x[i], exp(was[i] - most) / sum, 1);
         }
         free(x), free(was);
     }
@@ -216,7 +202,7 @@ TEST(attention_to_two_sources_is_merged)
             const float *a = of_y + i / n * ATTN_SUMS, *b = of_x + i / n * ATTN_SUMS;
             const double share = 1 / (1 + b[1] / (double)a[1] * exp((double)b[0] - (double)a[0]));
             const double want = share * was[i] + (1 - share) * x[i];
-            assert_near(y[i], want, fabs((double)was[i]) + fabs((double)x[i]));
+            assert_near(2e-6, y[i], want, fabs((double)was[i]) + fabs((double)x[i]));
         }
         free(x), free(y), free(was), free(of_x), free(of_y);
     }
@@ -235,7 +221,7 @@ TEST(rows_are_gated)
         for (size_t i = 0; i < ROWS * n; i++) {
             const double g = gate[i / n];
             const double by = w % 2 ? g > 20 ? g : log1p(exp(g)) : 1 / (1 + exp(-g));
-            assert_near(x[i], was[i] * by, fabs(was[i] * by));
+            assert_near(2e-6, x[i], was[i] * by, fabs(was[i] * by));
         }
         free(x), free(was), free(gate);
     }
@@ -254,7 +240,7 @@ TEST(heads_are_scaled)
         for (size_t i = 0; i < all; i++) {
             const size_t h = i / n % HEADS;
             const double grown = (double)slope[h] * by[i / n / HEADS];
-            assert_near(x[i], was[i] * (grown + offset[h]),
+            assert_near(2e-6, x[i], was[i] * (grown + offset[h]),
                         fabs(was[i] * grown) + fabs((double)was[i] * offset[h]));
         }
         free(x), free(was), free(by), free(slope), free(offset);

@@ -20,30 +20,15 @@
 #include "router/call/embed_body.h"
 #include "router/call/embed_images.h"
 #include "router/call/embed_impl.h"
+#include "tests/fuzz/call_texts.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { CLS = 1, SEP = 2, VOCAB = 256, MOST = 24 };
-static struct texts_ask asked;
-static struct call_texts texts;
 static enum model_task task;
 
 /* ---------------------------------------------------------------- what stands for the rest */
 
-int call_texts_task(const struct call *c, unsigned tasks, struct err *e)
-{
-    (void)c, (void)tasks, (void)e;
-    return 0;
-}
-int call_texts(struct call *c, const struct texts_ask *q, unsigned tasks,
-               int (*render)(struct call *c, struct err *e), void *state, struct err *e)
-{
-    (void)tasks, (void)e;
-    asked = *q;
-    texts = (struct call_texts){.call = c, .render = render, .state = state};
-    c->texts = &texts;
-    return 0;
-}
 int texts_ask_lists(struct call *c, struct texts_ask *ask, const struct text_input *in,
                     uint32_t n_first, struct err *e)
 {

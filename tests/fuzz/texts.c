@@ -27,27 +27,12 @@
 #include "router/call/embed_body.h"
 #include "router/chat/parts.h"
 #include "router/media/media.h"
+#include "tests/fuzz/call_texts.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { WIDTH = 3 };
-static struct texts_ask asked;
-static struct call_texts texts;
 
-int call_texts_task(const struct call *c, unsigned tasks, struct err *e)
-{
-    (void)c, (void)tasks, (void)e;
-    return 0;
-}
-int call_texts(struct call *c, const struct texts_ask *q, unsigned tasks,
-               int (*render)(struct call *c, struct err *e), void *state, struct err *e)
-{
-    (void)tasks, (void)e;
-    asked = *q;
-    texts = (struct call_texts){.call = c, .render = render, .state = state};
-    c->texts = &texts;
-    return 0;
-}
 int64_t tokenizer_id(const struct tokenizer *t, const char *token)
 {
     return (void)t, (void)token, -1;

@@ -18,4 +18,19 @@ static inline void expect_ids(const struct tokenizer *t, const char *text, const
     tok_ids_free(&ids);
     tok_scratch_free(scratch);
 }
+
+/* The same by the tokenizer of a folder or file. */
+static inline void expect_encodes(const char *path, const char *text, const uint32_t *want,
+                                  uint32_t n)
+{
+    struct err e = ERR_INIT;
+    struct tokenizer *t = tokenizer_load(path, &e);
+    if (!t)
+        fail_msg("%s", e.msg);
+    expect_ids(t, text, want, n);
+    tokenizer_free(t);
+}
+#define EXPECT_ENCODES(path, text, ...)                                                            \
+    expect_encodes(path, text, (const uint32_t[]){__VA_ARGS__},                                    \
+                   sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 #endif

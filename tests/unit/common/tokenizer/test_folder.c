@@ -23,18 +23,7 @@ static void put(const char *name, const void *bytes, size_t n)
 
 static void put_text(const char *name, const char *text) { put(name, text, strlen(text)); }
 
-static void encodes(const char *text, const uint32_t *want, uint32_t n)
-{
-    struct err e = ERR_INIT;
-    struct tokenizer *t = tokenizer_load(root, &e);
-    if (!t)
-        fail_msg("%s", e.msg);
-    expect_ids(t, text, want, n);
-    tokenizer_free(t);
-}
-#define ENCODES(text, ...)                                                                         \
-    encodes(text, (const uint32_t[]){__VA_ARGS__},                                                 \
-            sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+#define ENCODES(text, ...) EXPECT_ENCODES(root, text, __VA_ARGS__)
 
 static const char lazy_json[] =
     "{\"added_tokens\":[{\"id\":4,\"content\":\"<s>\",\"special\":true}],\"model\":{\"type\":"

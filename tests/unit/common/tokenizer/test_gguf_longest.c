@@ -61,18 +61,7 @@ static void put_model(struct gguf_write *w)
     gw_tensor(w, "blk.0.attn_norm.bias", GGUF_F32, 1, (const uint64_t[]){8}, embed, sizeof(embed));
 }
 
-static void encodes(const char *text, const uint32_t *want, uint32_t n)
-{
-    struct err e = ERR_INIT;
-    struct tokenizer *t = tokenizer_load(root, &e);
-    if (!t)
-        fail_msg("%s", e.msg);
-    expect_ids(t, text, want, n);
-    tokenizer_free(t);
-}
-#define ENCODES(text, ...)                                                                         \
-    encodes(text, (const uint32_t[]){__VA_ARGS__},                                                 \
-            sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+#define ENCODES(text, ...) EXPECT_ENCODES(root, text, __VA_ARGS__)
 
 TEST(longest_tokens)
 {

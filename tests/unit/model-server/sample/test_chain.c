@@ -11,21 +11,7 @@
 enum { V = 40, MOST = 64, DRAWS = 400, EDGES = 410 };
 static struct filter_mem mem;
 static const char *texts[V];
-
-/* ---------------------------------------------------------------- a tokenizer: ids are texts */
-int detok_init(struct detok *d, const struct tokenizer *t, const uint32_t *context, size_t n,
-               bool skip_special)
-{
-    (void)t, (void)context, (void)n, (void)skip_special;
-    *d = (struct detok){0};
-    return 0;
-}
-void detok_free(struct detok *d) { (void)d; }
-void detok_push(struct detok *d, uint32_t id, struct buf *out)
-{
-    (void)d;
-    buf_add(out, texts[id], strlen(texts[id]));
-}
+#include "tests/unit/model-server/sample/detok_texts.inc.h"
 
 /* ---------------------------------------------------------------- a case */
 struct chain {

@@ -10,22 +10,9 @@ static struct filter_mem mem;
 static uint32_t rng;
 static float next(void) { return (float)((rng = rng * 1664525 + 1013904223) >> 8) * 0x1p-24f; }
 
-/* ---------------------------------------------------------------- a tokenizer: ids are texts */
 static const char *const texts[] = {"a", "b", "c", "d", "e", "f", ":", "x\ny", "En", "d.", "End"};
 enum { D = 3, COLON = 6, LINES, EN, D_DOT, END };
-int detok_init(struct detok *d, const struct tokenizer *t, const uint32_t *context, size_t n,
-               bool skip_special)
-{
-    (void)t, (void)context, (void)n, (void)skip_special;
-    *d = (struct detok){0};
-    return 0;
-}
-void detok_free(struct detok *d) { (void)d; }
-void detok_push(struct detok *d, uint32_t id, struct buf *out)
-{
-    (void)d;
-    buf_add(out, texts[id], strlen(texts[id]));
-}
+#include "tests/unit/model-server/sample/detok_texts.inc.h"
 
 /* ---------------------------------------------------------------- cuts */
 

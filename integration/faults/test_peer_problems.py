@@ -1,4 +1,4 @@
-"""Known problems of other servers, each stated as a sentence that a test checks: see docs/results/pains.md."""
+"""Known problems of other servers, each stated as a sentence that a test checks: see docs/results/peer-problems.md."""
 
 import concurrent.futures
 import json

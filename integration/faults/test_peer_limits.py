@@ -1,4 +1,4 @@
-"""Sentences of docs/results/pains.md about sizes, memory, delays and work: bounds that hold on a busy machine, too."""
+"""Sentences of docs/results/peer-problems.md about sizes, memory, delays and work: bounds that hold on a busy machine, too."""
 
 import concurrent.futures
 import os
