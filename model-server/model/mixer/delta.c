@@ -159,7 +159,7 @@ static void load_norm(struct loader *l, struct delta *y, int layer)
 static float *load_rates(struct loader *l, int layer)
 {
     const struct recur_spec *r = &l->d->spec.recur;
-    const struct tensor *t = r->whole_z ? loader_tensor(l, W_MIX_RATE, layer) : NULL;
+    const struct tensor *t = r->gate_rank ? loader_tensor(l, W_MIX_RATE, layer) : NULL;
     const bool more = t && t->n_dims == 1 && t->dims[0] == r->key_dim && r->key_dim > r->heads;
     return loader_plain_vector(l, W_MIX_RATE, layer, more ? r->key_dim : r->heads,
                                l->d->split.mix_heads);
