@@ -16,6 +16,7 @@ static const char *const dirs[] = {
     "tests/data/encdec/t5gemma2",
     "tests/data/encdec/umt5",
     "tests/data/encdec/bert2bert",
+    "tests/data/encdec/nllb_moe",
 };
 // clang-format on
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };
