@@ -1,6 +1,6 @@
 /* Ling 1, 1.5 and 2 (arXiv 2503.05139; model_type bailing_moe in all of them), Sarvam 30B, and
- * Param 2 (BharatGen): Llama's layers with q, k and v in one matrix and experts; from Ling 2 on with
- * DeepSeek's router. */
+ * Param 2 (BharatGen): Llama's layers with q, k and v in one matrix and experts; from Ling 2 on
+ * with DeepSeek's router. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -42,8 +42,8 @@ static void configure(struct config *c, struct decoder_spec *s)
 }
 
 const struct arch arch_bailing_moe = {
-    .types = (const char *const[]){"bailing_moe", "bailing_moe_v2", "sarvam_moe", "param2moe",
-                                   NULL},
+    .types =
+        (const char *const[]){"bailing_moe", "bailing_moe_v2", "sarvam_moe", "param2moe", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_MLP, NAMES_EXPERTS, NAMES_SHARED_EXPERTS,
               [W_EMBED] = "model.embed_tokens|model.word_embeddings", [W_FINAL_NORM] = "model.norm",

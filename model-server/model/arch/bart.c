@@ -1,9 +1,9 @@
 /* BART (arXiv 1910.13461) and other encoder-decoders of its kind: mBART (2001.08210), Pegasus
  * (1912.08777), Marian (1804.00344), M2M100 (2010.11125), NLLB (2207.04672) also
- * with experts, Blenderbot (2004.13637), MVP (2206.12131) and PLBART (2103.06333). They differ in the placement of norms and
- * in positions. LED (2004.05150) is BART with Longformer's encoder, which has bidirectional
- * sliding-window attention; as in transformers without a mask for it, there is no global attention.
- * Text classifiers (also zero-shot ones) run both stacks. */
+ * with experts, Blenderbot (2004.13637), MVP (2206.12131) and PLBART (2103.06333). They differ in
+ * the placement of norms and in positions. LED (2004.05150) is BART with Longformer's encoder,
+ * which has bidirectional sliding-window attention; as in transformers without a mask for it, there
+ * is no global attention. Text classifiers (also zero-shot ones) run both stacks. */
 #include "common/json/json.h"
 #include "common/text.h"
 #include "model-server/model/arch.h"

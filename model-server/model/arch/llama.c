@@ -32,10 +32,9 @@ static void configure(struct config *c, struct decoder_spec *s)
 }
 
 const struct arch arch_llama = {
-    .types =
-        (const char *const[]){"llama", "iquestcoder", "internlm", "emu3_text_model", "xverse",
-                              "aquila", "skywork", "PanguEmbedded", "kormo", "mobilellm",
-                              "telechat3", NULL},
+    .types = (const char *const[]){"llama", "iquestcoder", "internlm", "emu3_text_model", "xverse",
+                                   "aquila", "skywork", "PanguEmbedded", "kormo", "mobilellm",
+                                   "telechat3", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_GATED_MLP, [W_EMBED] = "model.embed_tokens",
               [W_FINAL_NORM] = "model.norm", [W_HEAD] = "lm_head",

@@ -158,9 +158,10 @@ static void yarn(const struct rope_keys *k, struct rope_spec *r, struct decoder_
     double m = rope_num(k, "mscale", 0), all = rope_num(k, "mscale_all_dim", 0);
     const char *word = json_str(k->params, "rope_type", json_str(k->params, "type", ""));
     const double own = strcmp(word, TELECHAT3_YARN) == 0 ? TELECHAT3_MSCALE : 1;
-    r->attention_factor = rope_num(
-        k, "attention_factor",
-        m != 0 && all != 0 ? mscale(r->factor, m) / mscale(r->factor, all) : mscale(r->factor, own));
+    r->attention_factor =
+        rope_num(k, "attention_factor",
+                 m != 0 && all != 0 ? mscale(r->factor, m) / mscale(r->factor, all)
+                                    : mscale(r->factor, own));
     r->beta_fast = rope_num(k, "beta_fast", 32);
     r->beta_slow = rope_num(k, "beta_slow", 1);
     r->truncate = rope_bool(k, "truncate", true);

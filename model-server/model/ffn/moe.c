@@ -125,8 +125,8 @@ static int up_parts(struct loader *l, int layer, int expert, enum fused fused,
     return n;
 }
 
-/* Those of the last matrices are added once, before the sum over ranks: by the first rank, or by the
- * one that has the expert. */
+/* Those of the last matrices are added once, before the sum over ranks: by the first rank, or by
+ * the one that has the expert. */
 static bool adds_biases(const struct loader *l)
 {
     return l->d->split.rank == 0 || l->d->split.experts.n < l->d->spec.moe.n_experts;
@@ -272,8 +272,8 @@ static void load_shared(struct loader *l, struct experts *y, int layer)
     y->shared_gate = loader_pack(l, p, 1, DT_F32, QUANT_NONE);
 }
 
-/* Every rank has both: the second one multiplies the rank's share of the experts' sum. A norm before
- * it reads the sum of all ranks, and only the first rank's result is not 0. */
+/* Every rank has both: the second one multiplies the rank's share of the experts' sum. A norm
+ * before it reads the sum of all ranks, and only the first rank's result is not 0. */
 static void load_latent(struct loader *l, struct experts *y, int layer)
 {
     const uint32_t n = l->d->spec.moe.latent, hidden = l->d->spec.hidden;
@@ -405,8 +405,7 @@ static void *load(struct loader *l, uint32_t at)
     if (s->moe.each_bias)
         y->up_bias = each_bias(l, W_MOE_UP, layer, s->moe.ffn, l->d->split.moe_ffn);
     if (s->moe.each_bias && adds_biases(l))
-        y->down_bias =
-            each_bias(l, W_MOE_DOWN, layer, s->hidden, (struct slice){0, s->hidden});
+        y->down_bias = each_bias(l, W_MOE_DOWN, layer, s->hidden, (struct slice){0, s->hidden});
     l->d->experts.bytes += l->d->weights.bytes - before.bytes;
     l->d->experts.elements += l->d->weights.elements - before.elements;
     return y;

@@ -43,8 +43,7 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     /* `in`, the result of the convolution on most of it, the result, gates and their functions */
     const uint32_t n =
         in_width(d) + channels(d) + recur_values(d) + gates_width(d) + decays(d) + heads;
-    const uint32_t pairs =
-        d->spec.recur.gate_rank + decays(d) + (z_pair(d) ? recur_values(d) : 0);
+    const uint32_t pairs = d->spec.recur.gate_rank + decays(d) + (z_pair(d) ? recur_values(d) : 0);
     return (void)layer, n + (decay_pair(d) ? pairs : 0);
 }
 
