@@ -21,8 +21,8 @@ double gguf_first_rows(const struct gguf_meta *m, const char *part);
 gguf_more gguf_minicpm3, gguf_plm, gguf_deepseek2, gguf_mistral4, gguf_deepseek32, gguf_glm_dsa;
 /* Layers of several kinds: families_mixed.c. */
 gguf_more gguf_qwen35, gguf_gemma3n, gguf_gemma4, gguf_llama4, gguf_granite_hybrid, gguf_nemotron_h,
-    gguf_falcon_h1, gguf_mamba, gguf_mamba2, gguf_rwkv7, gguf_jamba, gguf_kimi_linear,
-    gguf_kimi_k3, gguf_bailing3, gguf_deci, gguf_openelm, gguf_plamo2, gguf_plamo3;
+    gguf_falcon_h1, gguf_mamba, gguf_mamba2, gguf_rwkv7, gguf_jamba, gguf_kimi_linear, gguf_kimi_k3,
+    gguf_bailing3, gguf_deci, gguf_openelm, gguf_plamo2, gguf_plamo3;
 /* Mixtures of experts, most with routers of DeepSeek's kind: families_moe.c. */
 gguf_more gguf_hunyuan_moe, gguf_bailing2, gguf_exaone_moe, gguf_afmoe, gguf_hy_v3, gguf_mellum,
     gguf_laguna, gguf_mimo2, gguf_minimax_01, gguf_cohere2_moe, gguf_granite_swa, gguf_bailing,

@@ -95,14 +95,15 @@ static inline float *made_floats(const struct tensor *t)
 static inline bool made_target(const struct tensor *t)
 {
     static const char *const not [] = {
-        ".experts.",    ".gate.",    ".kv_b_proj.", "shared_expert_gate.",
-        ".altup.",      ".laurel.",  "per_layer_",  ".rg_lru.",
-        ".compressor.", ".indexer.", ".wo_a.",      ".hc_",
-        ".lora.",       ".r_k",      ".x_proj.",    ".dt_proj.",
-        ".A_log",       ".router.",  ".bcdt_proj.", ".q_weight",
-        ".k_weight",    ".wkv_b.",   "vision_",     "_hyper_connection.",
-        ".ple.",        ".r_proj.",  "_logits_",    "_expert_proj.",
-        "audio_",       "_res_proj.", "routed_expert_", ".f_a_proj.", ".f_b_proj."};
+        ".experts.",    ".gate.",     ".kv_b_proj.",    "shared_expert_gate.",
+        ".altup.",      ".laurel.",   "per_layer_",     ".rg_lru.",
+        ".compressor.", ".indexer.",  ".wo_a.",         ".hc_",
+        ".lora.",       ".r_k",       ".x_proj.",       ".dt_proj.",
+        ".A_log",       ".router.",   ".bcdt_proj.",    ".q_weight",
+        ".k_weight",    ".wkv_b.",    "vision_",        "_hyper_connection.",
+        ".ple.",        ".r_proj.",   "_logits_",       "_expert_proj.",
+        "audio_",       "_res_proj.", "routed_expert_", ".f_a_proj.",
+        ".f_b_proj."};
     for (size_t i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
         if (strstr(t->name, not [i]))
             return false;

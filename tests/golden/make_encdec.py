@@ -7,7 +7,7 @@ Each folder: config.json, model.safetensors in bfloat16, golden.json with the id
 logits of some steps of it: these weights, eager attention, fp64, CPU. flan_t5 also has a tokenizer. Needs torch and
 transformers 5. tests/golden/test_encdec runs what it finds there, integration/models/test_encdec.py serves it."""
 
-import json, os, sys
+import json, os, sys, types
 import torch
 from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
@@ -38,6 +38,9 @@ KIN_CASES = {
     "pegasus": dict(model_type="pegasus", decoder_start_token_id=0, scale_embedding=True, activation_function="relu"),
     # sines behind the padding's
     "m2m_100": dict(model_type="m2m_100", decoder_start_token_id=2, scale_embedding=True, activation_function="relu"),
+    # experts in every second layer of both stacks
+    "nllb_moe": dict(model_type="nllb-moe", decoder_start_token_id=2, encoder_layers=3, decoder_layers=4, encoder_sparse_step=2, decoder_sparse_step=2,
+                     num_experts=5, moe_token_dropout=0.2),
     "marian": dict(model_type="marian", decoder_vocab_size=320, decoder_start_token_id=1, scale_embedding=True, activation_function="swish"),
     # the first decoder token is 1; no norm after the embedding
     "blenderbot": dict(model_type="blenderbot", decoder_start_token_id=1, scale_embedding=True, activation_function="gelu"),
@@ -139,7 +142,7 @@ def words(out):
 
 def sines(model, name):
     """Files need not have them."""
-    return model.config.model_type in ("pegasus", "marian", "m2m_100") and "embed_positions" in name
+    return model.config.model_type in ("pegasus", "marian", "m2m_100", "nllb-moe") and "embed_positions" in name
 
 
 def kin_weights(name, p):
@@ -150,6 +153,14 @@ def kin_weights(name, p):
     small = p.dim() == 1 or "v_proj" in name or "out_proj" in name  # means of many rows are alike
     spread = 1.0 if "embed_positions" in name else 0.08 if small else 0.06 if "shared" in name else 0.25
     return (one + torch.randn_like(p) * spread).bfloat16().float()
+
+
+def experts_forward(self, x, first, weights):
+    """Of NLLB-MoE, as before transformers 5, which multiplies with the first two experts alone: `weights` are 0 but of the two that were chosen."""
+    y = torch.zeros_like(x)
+    for i in range(self.num_experts):
+        y += self[f"expert_{i}"](x) * weights[:, i, None] * (1 - self.moe_token_dropout)
+    return y
 
 
 def pair_weights(name, p):
@@ -185,13 +196,16 @@ def make(name, case, out):
             p.data = ((1 if norm else 0) + torch.randn_like(p) * spread).bfloat16().float()
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias = (0.1 * torch.randn_like(model.final_logits_bias)).bfloat16().float()
+        for module in model.modules():
+            if type(module).__name__ == "NllbMoeExperts":
+                module.forward = types.MethodType(experts_forward, module)
         model = model.double()  # its rounding errors would be as large as those of what it is compared with
         g = torch.Generator().manual_seed(seed)
-        end = 2 if name in ("m2m_100", "roberta2roberta") else 1  # there 1 is the padding, which has no position
+        end = 2 if name in ("m2m_100", "nllb_moe", "roberta2roberta") else 1  # there 1 is the padding, which has no position
         texts = {n: torch.randint(3 if end == 2 else 2, 320, (k - 1,), generator=g).tolist() + [end] for n, k in LENGTHS.items()}
         start = config.decoder.bos_token_id if gemma or "decoder_start_token_id" not in case and pair else config.decoder_start_token_id
         result = {n: golden(model, ids, start) for n, ids in texts.items()}
-        padding = 1 if name in ("m2m_100", "roberta2roberta") else 0 if gemma else None  # T5Gemma's code hides it
+        padding = 1 if name in ("m2m_100", "nllb_moe", "roberta2roberta") else 0 if gemma else None  # T5Gemma's code hides it
         padded = any(padding in p["greedy_ids"] for p in result.values())
         varied = not (gemma or pair) or min(len(set(p["greedy_ids"])) for p in result.values()) > 5
         if not padded and varied and min(p["greedy_min_margin"] for p in result.values()) > 0.001:

@@ -27,6 +27,7 @@ static const char *const dirs[] = {MADE "t5",
                                    MADE "t5gemma_plain",
                                    MADE "t5gemma2",
                                    MADE "t5gemma2_odd",
+                                   MADE "nllb_moe",
                                    MADE "bert2bert",
                                    MADE "roberta2roberta",
                                    MADE "bert_generation"};

@@ -33,8 +33,7 @@ static void read_row(const struct blend_job *j, float *x, const float *rows)
         sum += score[i] = math_exp(score[i] - most);
     memset(x, 0, n * sizeof(*x));
     for (uint32_t i = 0; i < p->at; i++)
-        j->d->kern.axpy(x, rows + (size_t)i * n,
-                       score[i] / sum * (p->raw ? 1.0f : by[i]), n);
+        j->d->kern.axpy(x, rows + (size_t)i * n, score[i] / sum * (p->raw ? 1.0f : by[i]), n);
 }
 
 static void blend_rows(void *arg, int thread, size_t begin, size_t end)

@@ -1,9 +1,9 @@
 /* BART (arXiv 1910.13461) and other encoder-decoders of its kind: mBART (2001.08210), Pegasus
- * (1912.08777), Marian (1804.00344), M2M100 (2010.11125), NLLB (2207.04672), Blenderbot
- * (2004.13637), MVP (2206.12131) and PLBART (2103.06333). They differ in the placement of norms and
- * in positions. LED (2004.05150) is BART with Longformer's encoder, which has bidirectional
- * sliding-window attention; as in transformers without a mask for it, there is no global attention.
- * Text classifiers (also zero-shot ones) run both stacks. */
+ * (1912.08777), Marian (1804.00344), M2M100 (2010.11125), NLLB (2207.04672) also
+ * with experts, Blenderbot (2004.13637), MVP (2206.12131) and PLBART (2103.06333). They differ in
+ * the placement of norms and in positions. LED (2004.05150) is BART with Longformer's encoder,
+ * which has bidirectional sliding-window attention; as in transformers without a mask for it, there
+ * is no global attention. Text classifiers (also zero-shot ones) run both stacks. */
 #include "common/json/json.h"
 #include "common/text.h"
 #include "model-server/model/arch.h"
@@ -27,6 +27,7 @@ static const struct kin kins[] = {
     {"pegasus", "PegasusForConditionalGeneration", SINES_OF_HALF, true, false, false, false, 0, 0},
     {"marian", "MarianMTModel", SINES_OF_HALF, false, false, false, false, 0, 58100},
     {"m2m_100", "M2M100ForConditionalGeneration", SINES_TO_LAST, true, false, false, true, 2, 2},
+    {"nllb-moe", "NllbMoeForConditionalGeneration", SINES_TO_LAST, true, false, false, true, 2, 2},
     {"blenderbot", "BlenderbotForConditionalGeneration", SINES_NONE, true, false, false, false, 0,
      1},
     {"blenderbot-small", "BlenderbotSmallForConditionalGeneration", SINES_NONE, false, true, true,
@@ -92,6 +93,30 @@ static void configure_stack(struct config *c, struct decoder_spec *s, const stru
         s->embed_scale = sqrtf((float)s->hidden);
 }
 
+/* Every n-th layer of a stack has experts, `paired`: after its cross-attention. As many tokens as
+ * there are may choose an expert, when the model does not learn. */
+static void configure_experts(struct config *c, struct decoder_spec *s, const char *key,
+                              bool paired)
+{
+    struct moe_spec *m = &s->moe;
+    const uint32_t each = paired ? 2 : 1, n = config_u32_or(c, key, 4, 0, SPEC_MAX_LAYERS);
+    *m = (struct moe_spec){.n_experts = config_u32_or(c, "num_experts", 128, 2, 65536),
+                           .top_k = 2,
+                           .ffn = s->ffn,
+                           .score = MOE_SOFTMAX,
+                           .renormalise = true,
+                           .plain = true,
+                           .each_bias = true,
+                           .scale = (float)(1 - config_num_or(c, "moe_token_dropout", 0.2))};
+    config_only(c, "router_bias", false);
+    config_only_word(c, "second_expert_policy", "all");
+    config_only_num(c, "moe_eval_capacity_token_fraction", 1, 1);
+    for (uint32_t i = 0; n && (i + 1) * each <= s->n_layers; i++)
+        s->layers[(i + 1) * each - 1].moe = (i + 1) % n == 0;
+}
+
+static bool has_experts(const struct kin *k) { return strcmp(k->type, "nllb-moe") == 0; }
+
 static void configure_encoder(struct config *c, struct decoder_spec *s)
 {
     const struct kin *k = kin_of(c);
@@ -99,6 +124,8 @@ static void configure_encoder(struct config *c, struct decoder_spec *s)
     s->both_ways = s->no_head = true;
     if (strcmp(k->type, "led") == 0)
         config_attention_window(c, s);
+    if (has_experts(k))
+        configure_experts(c, s, "encoder_sparse_step", false);
 }
 
 static void configure(struct config *c, struct decoder_spec *s)
@@ -118,6 +145,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     if (s->start >= s->vocab)
         config_fail(c, "`%s` is missing", start);
     config_pair_layers(c, s, "decoder_layers");
+    if (has_experts(k) && !c->failed)
+        configure_experts(c, s, "decoder_sparse_step", true);
 }
 
 #define KEYS(stack)                                                                                \
@@ -134,6 +163,14 @@ static const struct config_key decoder_keys[] = {KEYS("decoder")};
 /* The norms are before the branches or of the sums; `p` is the prefix of a layer. */
 #define NAMES_SUM_NORMS(p, attention)                                                              \
     [W_POST_ATTN_NORM] = p attention "_layer_norm", [W_POST_MLP_NORM] = p "final_layer_norm"
+
+/* The second ones are NLLB-MoE's. */
+#define CROSS(of)                                                                                  \
+    "model.decoder.layers.*.encoder_attn" of "|model.decoder.layers.*.cross_attention" of
+#define NAMES_FFN(p)                                                                               \
+    [W_MLP_NORM] = p "final_layer_norm|" p "ff_layer_norm", [W_UP] = p "fc1|" p "ffn.fc1",         \
+    [W_DOWN] = p "fc2|" p "ffn.fc2", [W_ROUTER] = p "ffn.router.classifier",                       \
+    [W_MOE_UP] = p "ffn.experts.expert_*.fc1", [W_MOE_DOWN] = p "ffn.experts.expert_*.fc2"
 
 /* the second one is LED's */
 #define PREFIX "model.|led."
@@ -152,27 +189,23 @@ static const struct arch encoder = {
               [W_K] = ENCODER_ATTENTION("k_proj", "longformer_self_attn.key"),
               [W_V] = ENCODER_ATTENTION("v_proj", "longformer_self_attn.value"),
               [W_O] = ENCODER_ATTENTION("out_proj", "output"),
-              [W_MLP_NORM] = "model.encoder.layers.*.final_layer_norm",
-              [W_UP] = "model.encoder.layers.*.fc1",
-              [W_DOWN] = "model.encoder.layers.*.fc2",
+              NAMES_FFN("model.encoder.layers.*."),
               NAMES_SUM_NORMS("model.encoder.layers.*.", "self_attn")},
     .configure = configure_encoder,
 };
 static const struct arch attends = {
     .prefix = PREFIX,
-    .names = {[W_ATTN_NORM] = "model.decoder.layers.*.encoder_attn_layer_norm",
-              [W_Q] = "model.decoder.layers.*.encoder_attn.q_proj",
-              [W_K] = "model.decoder.layers.*.encoder_attn.k_proj",
-              [W_V] = "model.decoder.layers.*.encoder_attn.v_proj",
-              [W_O] = "model.decoder.layers.*.encoder_attn.out_proj",
-              [W_MLP_NORM] = "model.decoder.layers.*.final_layer_norm",
-              [W_UP] = "model.decoder.layers.*.fc1",
-              [W_DOWN] = "model.decoder.layers.*.fc2",
+    .names = {[W_ATTN_NORM] = CROSS("_layer_norm"),
+              [W_Q] = CROSS(".q_proj"),
+              [W_K] = CROSS(".k_proj"),
+              [W_V] = CROSS(".v_proj"),
+              [W_O] = CROSS(".out_proj"),
+              NAMES_FFN("model.decoder.layers.*."),
               NAMES_SUM_NORMS("model.decoder.layers.*.", "encoder_attn")},
 };
 const struct arch arch_bart = {
-    .types = (const char *const[]){"bart", "mbart", "pegasus", "marian", "m2m_100", "blenderbot",
-                                   "blenderbot-small", "mvp", "plbart", "led", NULL},
+    .types = (const char *const[]){"bart", "mbart", "pegasus", "marian", "m2m_100", "nllb-moe",
+                                   "blenderbot", "blenderbot-small", "mvp", "plbart", "led", NULL},
     .prefix = PREFIX,
     .keys = decoder_keys,
     .names = {[W_EMBED] = "model.shared|model.decoder.embed_tokens",

@@ -1,5 +1,5 @@
-/* Pairs of encoders of BERT's kind (arXiv 1907.12461): BERT, BertGeneration, RoBERTa, XLM-RoBERTa or
- * CamemBERT twice, as an encoder and as a decoder with cross-attention. */
+/* Pairs of encoders of BERT's kind (arXiv 1907.12461): BERT, BertGeneration, RoBERTa, XLM-RoBERTa
+ * or CamemBERT twice, as an encoder and as a decoder with cross-attention. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -98,18 +98,15 @@ static const struct arch attends = {
     .prefix = PREFIX,
     .names = {NAMES_CROSS(LAYER "crossattention."),
               [W_POST_ATTN_NORM] = LAYER "crossattention.output.LayerNorm",
-              [W_UP] = LAYER "intermediate.dense",
-              [W_DOWN] = LAYER "output.dense",
+              [W_UP] = LAYER "intermediate.dense", [W_DOWN] = LAYER "output.dense",
               [W_POST_MLP_NORM] = LAYER "output.LayerNorm"},
 };
 const struct arch arch_encoder_decoder = {
     .types = (const char *const[]){"encoder-decoder", NULL},
     .prefix = PREFIX,
-    .names = {NAMES_BERT_TABLES("decoder.bert."),
-              NAMES_BERT_ATTENTION("decoder.bert."),
+    .names = {NAMES_BERT_TABLES("decoder.bert."), NAMES_BERT_ATTENTION("decoder.bert."),
               [W_POST_ATTN_NORM] = LAYER "attention.output.LayerNorm",
-              [W_HEAD_PROJECT] =
-                  "decoder.cls.predictions.transform.dense|decoder.lm_head.dense",
+              [W_HEAD_PROJECT] = "decoder.cls.predictions.transform.dense|decoder.lm_head.dense",
               [W_HEAD_NORM] =
                   "decoder.cls.predictions.transform.LayerNorm|decoder.lm_head.layer_norm",
               [W_HEAD] = "decoder.cls.predictions.decoder|decoder.lm_head.decoder",

@@ -76,8 +76,8 @@ static void experts(struct config *c, struct decoder_spec *s)
     config_mlp_layer_types(c, s, config_u32_or(c, "first_k_dense_replace", 1, 0, SPEC_MAX_LAYERS));
 }
 
-/* Kimi K3 has the same model_type. Experts read a projection of the input, and another one makes the
- * result of the norm of their sum. */
+/* Kimi K3 has the same model_type. Experts read a projection of the input, and another one makes
+ * the result of the norm of their sum. */
 static void narrow_experts(struct config *c, struct decoder_spec *s)
 {
     struct moe_spec *m = &s->moe;

@@ -1,6 +1,6 @@
 /* Llama 1-3, Code Llama, Yi, SmolLM, Vicuna ...; InternLM and openPangu Embedded, with biases in
- * attention; XVERSE, Aquila and Skywork; KORMo; MobileLLM (arXiv 2402.14905); the text model of
- * Emu3. */
+ * attention; XVERSE, Aquila and Skywork; KORMo; MobileLLM (arXiv 2402.14905); TeleChat 3 (China
+ * Telecom); the text model of Emu3. */
 #include "common/json/json.h"
 #include "model-server/model/arch.h"
 #include <string.h>
@@ -32,9 +32,9 @@ static void configure(struct config *c, struct decoder_spec *s)
 }
 
 const struct arch arch_llama = {
-    .types =
-        (const char *const[]){"llama", "iquestcoder", "internlm", "emu3_text_model", "xverse",
-                              "aquila", "skywork", "PanguEmbedded", "kormo", "mobilellm", NULL},
+    .types = (const char *const[]){"llama", "iquestcoder", "internlm", "emu3_text_model", "xverse",
+                                   "aquila", "skywork", "PanguEmbedded", "kormo", "mobilellm",
+                                   "telechat3", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_GATED_MLP, [W_EMBED] = "model.embed_tokens",
               [W_FINAL_NORM] = "model.norm", [W_HEAD] = "lm_head",

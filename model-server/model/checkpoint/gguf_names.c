@@ -192,8 +192,8 @@ bool gguf_whole_name(enum role r)
            r == W_MIX_Q_NORM || r == W_INDEX_POOL_GATE || r == W_INDEX_POOL_BIAS ||
            r == W_ENTRY_GATE || r == W_ENTRY_BIAS || r == W_EXPERT_IDS || r == W_STACK_START ||
            (r >= W_STREAM_MIX && r <= W_STREAM_SCALE_LAST) || r == W_BLEND || r == W_BLEND_FFN ||
-           r == W_BLEND_LAST ||
-           (r >= W_SHIFT_Q && r <= W_SHIFT_ALL) || (r >= W_MIX_ERASE && r <= W_MIX_NORM_BIAS);
+           r == W_BLEND_LAST || (r >= W_SHIFT_Q && r <= W_SHIFT_ALL) ||
+           (r >= W_MIX_ERASE && r <= W_MIX_NORM_BIAS);
 }
 
 bool gguf_name_matches(const char *name, size_t n, const char *pattern, int *layer)

@@ -155,9 +155,8 @@ void config_only(struct config *c, const char *key, bool value)
 
 void config_only_num(struct config *c, const char *key, double def, double value)
 {
-    const double x = config_num_or(c, key, def);
-    if (x != value)
-        config_fail(c, "`%s`: %g is not supported, it must be %g", key, x, value);
+    if (config_num_or(c, key, def) != value)
+        config_fail(c, "`%s` must be %g", key, value);
 }
 
 void config_only_word(struct config *c, const char *key, const char *word)

@@ -102,6 +102,10 @@ uint32_t config_rotary_part(struct config *c, uint32_t head_dim, double part)
     return dim;
 }
 
+/* Yarn whose factor of attention grows less with its own. */
+static const double TELECHAT3_MSCALE = 0.7;
+#define TELECHAT3_YARN "telechat3-yarn"
+
 static enum rope_kind rope_kind(struct config *c, const char *word)
 {
     static const struct {
@@ -113,6 +117,7 @@ static enum rope_kind rope_kind(struct config *c, const char *word)
         {"su", ROPE_LONGROPE},          {"mrope", ROPE_DEFAULT}, /* three equal positions: only text
                                                                   */
         {"proportional", ROPE_PARTIAL}, {"deepseek_yarn", ROPE_YARN}, {"ernie_3d", ROPE_DEFAULT},
+        {TELECHAT3_YARN, ROPE_YARN},
     };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(kinds[i].word, word) == 0)
@@ -151,9 +156,12 @@ static void yarn(const struct rope_keys *k, struct rope_spec *r, struct decoder_
     if (!(r->factor > 0))
         config_fail(k->c, "rope `factor` must be positive");
     double m = rope_num(k, "mscale", 0), all = rope_num(k, "mscale_all_dim", 0);
-    r->attention_factor = rope_num(
-        k, "attention_factor",
-        m != 0 && all != 0 ? mscale(r->factor, m) / mscale(r->factor, all) : mscale(r->factor, 1));
+    const char *word = json_str(k->params, "rope_type", json_str(k->params, "type", ""));
+    const double own = strcmp(word, TELECHAT3_YARN) == 0 ? TELECHAT3_MSCALE : 1;
+    r->attention_factor =
+        rope_num(k, "attention_factor",
+                 m != 0 && all != 0 ? mscale(r->factor, m) / mscale(r->factor, all)
+                                    : mscale(r->factor, own));
     r->beta_fast = rope_num(k, "beta_fast", 32);
     r->beta_slow = rope_num(k, "beta_slow", 1);
     r->truncate = rope_bool(k, "truncate", true);

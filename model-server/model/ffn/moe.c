@@ -5,6 +5,7 @@
 #include "model-server/model/ffn/router.h"
 #include "model-server/model/loader/loader.h"
 #include <stdlib.h>
+#include <string.h>
 
 struct experts {
     struct weight *router;                    /* [n_experts + n_zero, hidden or router_width] */
@@ -125,6 +126,13 @@ static int up_parts(struct loader *l, int layer, int expert, enum fused fused,
     return n;
 }
 
+/* Those of the last matrices are added once, before the sum over ranks: by the first rank, or by
+ * the one that has the expert. */
+static bool adds_biases(const struct loader *l)
+{
+    return l->d->split.rank == 0 || l->d->split.experts.n < l->d->spec.moe.n_experts;
+}
+
 /* Biases of the router, and of all experts, one after the other. */
 static void load_biases(struct loader *l, struct experts *y, int layer)
 {
@@ -149,13 +157,30 @@ static void load_biases(struct loader *l, struct experts *y, int layer)
         }
     }
     y->up_bias = loader_vector(l, parts, 2 * (int)n, 0);
-    /* added once, before the sum over ranks: by the first rank, or by the one that has the
-     * expert */
-    if (l->d->split.rank == 0 || l->d->split.experts.n < n) {
+    if (adds_biases(l)) {
         all = loader_expert_biases(l, W_MOE_DOWN, layer, s->hidden);
         y->down_bias = loader_vector(l, &all, 1, 0);
     }
     free(parts);
+}
+
+/* Elements `s` of the bias of each expert's matrix, one after the other. */
+static float *each_bias(struct loader *l, enum role role, int layer, uint32_t rows, struct slice s)
+{
+    const uint32_t n = l->d->spec.moe.n_experts;
+    float *all = calloc((size_t)n * s.n, sizeof(*all)), *v = NULL;
+    if (!all)
+        loader_nomem(l);
+    for (uint32_t i = 0; all && !l->failed && i < n; i++) {
+        float *own = loader_floats(l, role, layer, (int)i, ".bias", rows, 1);
+        if (own)
+            memcpy(all + (size_t)i * s.n, own + s.first, s.n * sizeof(*own));
+        free(own);
+    }
+    if (!l->failed)
+        v = loader_host_vector(l, all, n * s.n);
+    free(all);
+    return v;
 }
 
 static bool is_here(const struct loader *l, uint32_t expert)
@@ -248,8 +273,8 @@ static void load_shared(struct loader *l, struct experts *y, int layer)
     y->shared_gate = loader_pack(l, p, 1, DT_F32, QUANT_NONE);
 }
 
-/* Every rank has both: the second one multiplies the rank's share of the experts' sum. A norm before
- * it reads the sum of all ranks, and only the first rank's result is not 0. */
+/* Every rank has both: the second one multiplies the rank's share of the experts' sum. A norm
+ * before it reads the sum of all ranks, and only the first rank's result is not 0. */
 static void load_latent(struct loader *l, struct experts *y, int layer)
 {
     const uint32_t n = l->d->spec.moe.latent, hidden = l->d->spec.hidden;
@@ -366,6 +391,10 @@ static void *load(struct loader *l, uint32_t at)
     load_experts(l, y, layer);
     if (s->moe.bias)
         load_biases(l, y, layer);
+    if (s->moe.each_bias)
+        y->up_bias = each_bias(l, W_MOE_UP, layer, s->moe.ffn, l->d->split.moe_ffn);
+    if (s->moe.each_bias && adds_biases(l))
+        y->down_bias = each_bias(l, W_MOE_DOWN, layer, s->hidden, (struct slice){0, s->hidden});
     l->d->experts.bytes += l->d->weights.bytes - before.bytes;
     l->d->experts.elements += l->d->weights.elements - before.elements;
     return y;

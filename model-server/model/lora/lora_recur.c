@@ -25,8 +25,7 @@ bool lora_recur_has(const struct decoder_spec *s, uint32_t layer, enum role r)
 {
     const enum mixer_kind m = s->layers[layer].mixer;
     if (m == MIXER_DELTA && s->recur.apart)
-        return is_apart(r) || r == W_MIX_BETA ||
-               (r == W_MIX_Z && !recur_z_pair(&s->recur)) ||
+        return is_apart(r) || r == W_MIX_BETA || (r == W_MIX_Z && !recur_z_pair(&s->recur)) ||
                (r == W_MIX_DECAY && !s->recur.gate_rank);
     if (m == MIXER_RWKV || is_apart(r))
         return m == MIXER_RWKV && is_apart(r);

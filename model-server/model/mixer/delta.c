@@ -43,8 +43,7 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
     /* `in`, the result of the convolution on most of it, the result, gates and their functions */
     const uint32_t n =
         in_width(d) + channels(d) + recur_values(d) + gates_width(d) + decays(d) + heads;
-    const uint32_t pairs =
-        d->spec.recur.gate_rank + decays(d) + (z_pair(d) ? recur_values(d) : 0);
+    const uint32_t pairs = d->spec.recur.gate_rank + decays(d) + (z_pair(d) ? recur_values(d) : 0);
     return (void)layer, n + (decay_pair(d) ? pairs : 0);
 }
 
@@ -159,7 +158,7 @@ static void load_norm(struct loader *l, struct delta *y, int layer)
 static float *load_rates(struct loader *l, int layer)
 {
     const struct recur_spec *r = &l->d->spec.recur;
-    const struct tensor *t = r->whole_z ? loader_tensor(l, W_MIX_RATE, layer) : NULL;
+    const struct tensor *t = r->gate_rank ? loader_tensor(l, W_MIX_RATE, layer) : NULL;
     const bool more = t && t->n_dims == 1 && t->dims[0] == r->key_dim && r->key_dim > r->heads;
     return loader_plain_vector(l, W_MIX_RATE, layer, more ? r->key_dim : r->heads,
                                l->d->split.mix_heads);

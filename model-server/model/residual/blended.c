@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { INPUTS = 3 };                  /* of a mixer */
+enum { INPUTS = 3 }; /* of a mixer */
 /* Inkling 2's, transformers' class has it, whatever config.json says */
 static const float BLEND_EPS = 1e-6f;
 

@@ -26,6 +26,9 @@ struct moe_spec {
     uint32_t n_experts, top_k, ffn;
     bool renormalise;
     bool bias; /* of the router, of gate and up, of down */
+    /* with `plain` and EXPERTS_SEPARATE: each matrix of an expert has a bias of its own, the router
+     * has none (NLLB-MoE) */
+    bool each_bias;
     enum moe_score score;
     float jitter;
     bool scale_input;

@@ -150,6 +150,11 @@ CASES = {
         model_type="sarvam_moe", head_dim=16, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=32,
         first_k_dense_replace=1, n_group=4, topk_group=2, rope_parameters=dict(THETA, partial_rotary_factor=0.5),
     ),
+    # Param 2: the same, and the width of both shared experts
+    "param2moe": dict(
+        model_type="sarvam_moe", head_dim=16, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=24,
+        first_k_dense_replace=1, n_group=2, topk_group=1, routed_scaling_factor=1.5, rope_parameters=THETA,
+    ),
     # DeepSeekMoE 16B: Llama with the experts of DeepSeek-V2, see with_deepseek()
     "deepseek_moe": dict(model_type="llama", rope_parameters=THETA),
     # Ling 1: Granite's experts without its factors
@@ -209,6 +214,12 @@ def as_bailing(t, c):
     for key in "n_routed_experts", "n_shared_experts", "attention_bias":
         del c[key]
     return None, c
+
+
+def as_param2moe(t, c):
+    _, own = as_bailing(t, c)
+    del own["score_function"]
+    return None, dict(own, model_type="param2moe", moe_shared_expert_intermediate_size=c["n_shared_experts"] * c["moe_intermediate_size"])
 
 
 def as_ling_1(t, c):
@@ -307,7 +318,7 @@ def as_mimo_v2(t, c):
 AS = {
     "mimo_v2": as_mimo_v2,
     "mimo_v2_flash_hub": as_mimo, "smallthinker": as_smallthinker(False), "smallthinker_softmax": as_smallthinker(True),
-    "bailing_moe": as_bailing, "deepseek_moe": as_deepseek, "ling_1": as_ling_1,
+    "bailing_moe": as_bailing, "param2moe": as_param2moe, "deepseek_moe": as_deepseek, "ling_1": as_ling_1,
 }
 WITH = {
     "mimo_v2": with_mimo_v2,

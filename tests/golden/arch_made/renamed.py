@@ -1,5 +1,6 @@
 """Dense families whose code is in their repositories: the arithmetic of another model, under their names and keys."""
 
+import math
 import torch
 from .base import THETA, renamed
 
@@ -37,6 +38,9 @@ CASES = {
     "telechat": dict(model_type="llama", num_key_value_heads=8, rope_parameters=THETA),
     "telechat_kv": dict(model_type="llama", rope_parameters=THETA),
     "kormo": dict(model_type="llama", rope_parameters=THETA),
+    "telechat3": dict(model_type="llama", head_dim=16, rope_parameters=dict(
+        rope_type="yarn", rope_theta=1e6, factor=4.0, original_max_position_embeddings=32, beta_fast=32.0, beta_slow=1.0,
+        attention_factor=0.07 * math.log(4.0) + 1)),
     "mobilellm": dict(model_type="llama", tie_word_embeddings=True, rope_parameters=THETA),
     "exaone_v5": dict(model_type="exaone", rope_parameters=THETA),
 }
@@ -76,6 +80,11 @@ def as_mimo_7b(t, c):
 def as_pangu(t, c):
     del c["attention_bias"]
     return t, dict(c, model_type="PanguEmbedded")
+
+
+def as_telechat3(t, c):
+    scaling = {k: v for k, v in c["rope_scaling"].items() if k != "attention_factor"}
+    return t, dict(c, model_type="telechat3", rope_scaling=dict(scaling, rope_type="telechat3-yarn", type="telechat3-yarn"))
 
 
 def as_orion(t, c):
@@ -283,7 +292,7 @@ def as_qwen(t, c):
 AS = {
     "internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone,
     "baichuan": as_baichuan, "baichuan2": as_baichuan2, "baichuan_13b": as_baichuan_13b, "qwen": as_qwen, "internlm": as_internlm,
-    "mimo": as_mimo_7b, "pangu_embedded": as_pangu, "orion": as_orion, "teleflm": as_teleflm, "maincoder": as_maincoder,
+    "mimo": as_mimo_7b, "pangu_embedded": as_pangu, "telechat3": as_telechat3, "orion": as_orion, "teleflm": as_teleflm, "maincoder": as_maincoder,
     "jais": as_jais, "codeshell": as_codeshell, "telechat": as_telechat, "telechat_kv": as_telechat, "kormo": as_kormo,
     "mobilellm": as_mobilellm,
 }

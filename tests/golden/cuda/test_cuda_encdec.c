@@ -11,11 +11,8 @@ enum { STEPS = 6, FEW = 3 };
 
 // clang-format off: one a line, for make gpu-kit
 static const char *const dirs[] = {
-    "tests/data/encdec/bart",
-    "tests/data/encdec/flan_t5",
-    "tests/data/encdec/t5gemma2",
-    "tests/data/encdec/umt5",
-    "tests/data/encdec/bert2bert",
+    "tests/data/encdec/bart", "tests/data/encdec/flan_t5",   "tests/data/encdec/t5gemma2",
+    "tests/data/encdec/umt5", "tests/data/encdec/bert2bert", "tests/data/encdec/nllb_moe",
 };
 // clang-format on
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };

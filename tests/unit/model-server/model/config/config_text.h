@@ -94,6 +94,11 @@ static inline int configure(const char *keys, const char *base, struct decoder_s
     "\"decoder_attention_heads\":8,\"encoder_ffn_dim\":96,\"decoder_ffn_dim\":96,"                 \
     "\"vocab_size\":320,\"bos_token_id\":0,\"forced_bos_token_id\":0"
 
+#define NLLB_K                                                                                     \
+    "\"model_type\":\"nllb-moe\",\"architectures\":[\"NllbMoeForConditionalGeneration\"],"
+#define BERT_PAIR                                                                                  \
+    "\"model_type\":\"encoder-decoder\",\"encoder\":{\"model_type\":\"bert\"," SIZES "}"
+
 #define ESM      "\"model_type\":\"esm\",\"pad_token_id\":1," SIZES
 #define BIG_BIRD "\"model_type\":\"big_bird\"," SIZES
 #define XLM                                                                                        \
