@@ -13,12 +13,11 @@ enum { MOST_CASES = 16, NEW = 12, BLOCK = 16, PER_SEQ = 24 };
  * visual words, queries, two towers side by side, slices on a canvas, gated convolutions, experts
  * of pictures, vectors around features. */
 static const char *const some[] = {
-    "qwen2_5_vl",     "qwen3_vl",      "qwen3_5",      "gemma3",      "llava_next",
-    "idefics3",       "pixtral",       "paligemma2",   "gemma4",      "gemma4_e",
-    "mllama",         "glm4v",         "lfm2_vl",      "idefics2",    "lighton_ocr",
-    "granite_vision", "qwen2_5_omni",  "gemma3n",      "got_ocr2",    "minicpmv4_6",
-    "ovis2",          "deepseek_ocr2", "deepseek_ocr", "minicpmv4_7", "lfm3_vl",
-    "ernie4_5_vl",    "ovis2_5"};
+    "qwen2_5_vl", "qwen3_vl",    "qwen3_5",     "gemma3",         "llava_next",   "idefics3",
+    "pixtral",    "paligemma2",  "gemma4",      "gemma4_e",       "mllama",       "glm4v",
+    "lfm2_vl",    "idefics2",    "lighton_ocr", "granite_vision", "qwen2_5_omni", "gemma3n",
+    "got_ocr2",   "minicpmv4_6", "ovis2",       "deepseek_ocr2",  "deepseek_ocr", "minicpmv4_7",
+    "lfm3_vl",    "ernie4_5_vl", "ovis2_5"};
 enum { N_SOME = sizeof(some) / sizeof(some[0]) };
 
 /* ---------------------------------------------------------------- an engine that sees */

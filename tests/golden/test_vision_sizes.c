@@ -47,7 +47,7 @@ static bool grid_between(const struct vision_plan *p, const cJSON *row)
 {
     enum { UNIT = 32 };
     const bool shown = cJSON_GetArraySize(row) == 4;
-    const uint32_t longer = !shown                               ? 0
+    const uint32_t longer = !shown                                  ? 0
                             : vision_at(row, 2) > vision_at(row, 3) ? vision_at(row, 2)
                                                                     : vision_at(row, 3);
     return longer * UNIT > VISION_MAX_CROP_SIDE ? !p : grid_and(p, row, 2);

@@ -1,5 +1,5 @@
-/* sight.c - experts of two kinds in one layer: tokens of pictures have their own router and experts,
- * all others those of ffn_moe; one shared expert is that of all tokens (ERNIE 4.5 VL,
+/* sight.c - experts of two kinds in one layer: tokens of pictures have their own router and
+ * experts, all others those of ffn_moe; one shared expert is that of all tokens (ERNIE 4.5 VL,
  * https://yiyan.baidu.com/blog/publication/ERNIE_Technical_Report.pdf). Tokens of one kind that are
  * adjacent are one product; each result depends on its own token alone. */
 #include "model-server/model/decoder.h"
@@ -42,8 +42,8 @@ static void up_parts(struct loader *l, int layer, uint32_t expert, enum fused fu
         return;
     }
     for (int i = 0; i < 2; i++)
-        parts[i] = loader_rows(
-            loader_part(l, roles[i], layer, (int)behind, false, ffn, s->hidden), f.first, f.n);
+        parts[i] = loader_rows(loader_part(l, roles[i], layer, (int)behind, false, ffn, s->hidden),
+                               f.first, f.n);
 }
 
 /* This rank's columns of its last matrix. */
