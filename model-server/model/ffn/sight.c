@@ -62,6 +62,7 @@ static struct mat_part down_part(struct loader *l, int layer, uint32_t expert, e
 static void load_experts(struct loader *l, struct sight *y, int layer)
 {
     const enum fused fused = loader_fused(l, layer);
+    const struct amount before = l->d->weights;
     struct mat_part parts[2];
     for (uint32_t i = 0; i < y->n && !l->failed; i++) {
         const bool here = i - l->d->split.experts.first < l->d->split.experts.n;
@@ -78,6 +79,8 @@ static void load_experts(struct loader *l, struct sight *y, int layer)
         else
             loader_drop(l);
     }
+    l->d->tables.bytes += l->d->weights.bytes - before.bytes;
+    l->d->tables.elements += l->d->weights.elements - before.elements;
 }
 
 /* Small, and its ties matter: fp32. */
