@@ -221,8 +221,7 @@ static void load_paddle(struct vision *v, struct vision_settings *s)
     static const struct vision_pixel_defaults d = {VISION_BICUBIC, vision_clip_mean,
                                                    vision_clip_std, PATCH_2};
     const bool keye = strncmp(v->name, "Keye", 4) == 0;
-    load_pixels(v, s, &d, 2, keye ? 28 * 28 * 130 : 384 * 384,
-                keye ? 28 * 28 * 1280 : 1536 * 1536);
+    load_pixels(v, s, &d, 2, keye ? 28 * 28 * 130 : 384 * 384, keye ? 28 * 28 * 1280 : 1536 * 1536);
     v->format.layout = VISION_PATCHES;
     v->format.frames = vision_u32(s, &s->pixels, "temporal_patch_size", 1, 1, 1);
     v->qwen.enlarge = enlarge_each;
@@ -300,10 +299,8 @@ static void load_ovis(struct vision *v, struct vision_settings *s)
     v->format.merge = vision_u32(s, &s->tower, "hidden_stride", 2, 1, 16);
     v->format.frames = vision_u32(s, &s->tower, "temporal_patch_size", 1, 1, 1);
     v->format.layout = VISION_PATCHES_BY_FEATURE;
-    v->qwen.min_pixels =
-        vision_u32(s, &s->pixels, "min_pixels", 448 * 448, 1, VISION_MAX_PIXELS);
-    v->qwen.max_pixels =
-        vision_u32(s, &s->pixels, "max_pixels", 1344 * 1792, 1, VISION_MAX_PIXELS);
+    v->qwen.min_pixels = vision_u32(s, &s->pixels, "min_pixels", 448 * 448, 1, VISION_MAX_PIXELS);
+    v->qwen.max_pixels = vision_u32(s, &s->pixels, "max_pixels", 1344 * 1792, 1, VISION_MAX_PIXELS);
     if (v->qwen.min_pixels > v->qwen.max_pixels)
         vision_settings_fail(s, "%s: min_pixels is more than max_pixels", s->pixels.name);
     v->qwen.frames = v->qwen.features = 1;
@@ -505,8 +502,7 @@ const struct vision_family vision_glm4v = {
     .expand = expand,
     .expand_video = qwen_expand_video};
 
-const struct vision_family vision_paddleocr_vl = {.types = {"paddleocr_vl", "Keye",
-                                                            "KeyeVL1_5"},
+const struct vision_family vision_paddleocr_vl = {.types = {"paddleocr_vl", "Keye", "KeyeVL1_5"},
                                                   .three_positions = true,
                                                   .load = load_paddle,
                                                   .plan = plan,

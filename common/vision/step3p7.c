@@ -1,5 +1,5 @@
-/* Step 3.7 and Step3-VL: tiles of a size that depends on the image's, each resized by itself, then the whole
- * image. An image that is a line is first padded to a square. */
+/* Step 3.7 and Step3-VL: tiles of a size that depends on the image's, each resized by itself, then
+ * the whole image. An image that is a line is first padded to a square. */
 #include "common/vision/settings.h"
 #include <math.h>
 

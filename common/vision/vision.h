@@ -15,12 +15,12 @@
  * paddleocr_vl, kimi_k25, lighton_ocr, lfm2_vl, idefics2, minicpmv4_6, minicpm_ocr, ovis2,
  * llava_next_video, video_llama_3, minimax_m3_vl, deepseek_vl_v2, deepseek_ocr2, glmga, blip-2,
  * aria, florence2, cosmos3_edge, glm5_next, cohere_compass, muse_glimmer, muse_spark,
- * hy_v4_vl, granite_docling, nemotron_h_omni, shieldgemma2, clip, siglip, mistral_large4,
- * minicpmv4_7, lfm3_vl, step3p7, qwen4_exp. Against descriptions of
- * their authors' code: dots_ocr, minicpmv, NemotronH_Nano_VL_V2, ovis2_5. Against the classes of relatives,
- * under the names and keys of their authors: interns1, skywork_chat, step_robotics, opencua, R,
- * bee, Keye, KeyeVL1_5. kimi_vl: the tower against that of kimi_k25, pixels against the processor
- * of its authors. */
+ * hy_v4_vl, ernie4_5_vl_moe, granite_docling, nemotron_h_omni, shieldgemma2, clip, siglip,
+ * mistral_large4, minicpmv4_7, lfm3_vl, step3p7, qwen4_exp. Against descriptions of their authors'
+ * code: dots_ocr, minicpmv, NemotronH_Nano_VL_V2, ovis2_5. Against the classes of relatives, under
+ * the names and keys of their authors: interns1, skywork_chat, step_robotics, opencua, R, bee,
+ * Keye, KeyeVL1_5. kimi_vl: the tower against that of kimi_k25, pixels against the processor of its
+ * authors. */
 #ifndef COMMON_VISION_VISION_H
 #define COMMON_VISION_VISION_H
 #include "common/buf.h"

@@ -47,6 +47,17 @@ FAMILIES = {
     "cohere_compass": (
         {320: "<|IMAGE_PAD|>", 321: "<|VISION_START|>", 322: "<|VISION_END|>"}, "<|VISION_START|><|IMAGE_PAD|><|VISION_END|>",
     ),
+    "ernie4_5_vl": (
+        {320: "<|IMAGE_PLACEHOLDER|>", 321: "<|IMAGE_START|>", 322: "<|IMAGE_END|>"},
+        "<|IMAGE_START|><|IMAGE_PLACEHOLDER|><|IMAGE_END|>",
+    ),
+    "ovis2_5": ({320: "<|image_pad|>"}, "<image>"),
+    "opencua": (
+        {320: "<|media_placeholder|>", 321: "<|media_begin|>", 322: "<|media_end|>"}, "<|media_begin|><|media_placeholder|><|media_end|>",
+    ),
+    "keye1_5": (
+        {320: "<|image_pad|>", 321: "<|vision_start|>", 322: "<|vision_end|>"}, "<|vision_start|><|image_pad|><|vision_end|>",
+    ),
     "perception_lm": ({320: "<|image|>"}, "<|image|>"),
     "got_ocr2": ({320: "<imgpad>", 321: "<img>", 322: "</img>"}, "<img><imgpad></img>"),
     "gemma4_unified": ({320: "<|image|>", 321: "<|image>", 322: "<image|>"}, "<|image|>"),

@@ -3,6 +3,7 @@
  * The caller owns all arrays. They stay valid and unchanged from step_begin() to step_end(). */
 #ifndef MODEL_SERVER_BACKEND_RAGGED_H
 #define MODEL_SERVER_BACKEND_RAGGED_H
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Tokens of one sequence in this step: rows [first, first + n) of the flat batch. Their positions
@@ -51,8 +52,8 @@ struct ragged {
     /* [n_tokens] the range that contains the token, ascending within a span; see enum
      * attn_mutual. All of its keys are in the cache after this step. */
     const struct mutual *mutual;
-    /* [n_tokens] in host memory: tokens that have the experts of pictures (moe_spec.sight_ffn). NULL:
-     * the step has none. Backends do not look at it. */
+    /* [n_tokens] in host memory: tokens that have the experts of pictures (moe_spec.sight_ffn).
+     * NULL: the step has none. Backends do not look at it. */
     const bool *sight;
     /* [n_tokens] rows of span.shown that a token sees, ascending within a span; equal: none. NULL:
      * the step shows none. Backends do not look at it. */

@@ -147,7 +147,8 @@ struct decoder {
     bool sample;           /* weights are measured, not kept: see model_options.measure */
     struct amount weights; /* all of it; of these: */
     struct amount drafts;  /* size of a draft head, including its experts */
-    struct amount tables;  /* size of the tables that are only looked up */
+    struct amount tables;  /* size of the tables that are only looked up, and of what texts do not
+                            * use */
     struct amount experts;
     struct amount copies; /* size of a head that is a second copy of the embedding */
     /* numbers in the feed-forward that was loaded last, all of them and those in experts */

@@ -1,6 +1,6 @@
 /* tower.c - a vision tower with random weights on the CPU: SigLIP so400m/14 at 896 x 896, which is
- * Gemma 3's, or one of convolutions; features a second, and the operations a second that these come
- * to.
+ * Gemma 3's, Qwen3-VL's at 1024 x 1024, or one of convolutions; features a second, and the
+ * operations a second that these come to.
  *
  *   tower [threads] [runs] [exact|half] [NAME]     default: all allowed cores, 3, exact, siglip */
 #include "model-server/encoder/tower.h"
@@ -22,6 +22,11 @@ static const struct kind {
      "\"vision_config\":{\"hidden_size\":1152,\"image_size\":896,\"intermediate_size\":4304,"
      "\"model_type\":\"siglip_vision_model\",\"num_attention_heads\":16,\"num_hidden_layers\":27,"
      "\"patch_size\":14}}"},
+    {"qwen3_vl", 1024, 1024, 4 * 4096, /* and three levels */
+     "{\"model_type\":\"qwen3_vl\",\"text_config\":{\"hidden_size\":4096},\"vision_config\":{"
+     "\"hidden_size\":1152,\"depth\":27,\"num_heads\":16,\"intermediate_size\":4304,"
+     "\"patch_size\":16,\"out_hidden_size\":4096,\"num_position_embeddings\":2304,"
+     "\"deepstack_visual_indexes\":[8,16,24]}}"},
     {"fast_vlm", 1024, 256, 896,
      "{\"model_type\":\"fast_vlm\",\"text_config\":{\"hidden_size\":896},"
      "\"vision_config\":{\"model_args\":{\"inference_mode\":true}}}"},

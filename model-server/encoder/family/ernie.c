@@ -1,6 +1,6 @@
 /* ERNIE 4.5 VL: the blocks of Qwen2-VL with a norm at the end, under the names of the published
- * files. Behind them the patches of a cell become one row, and rows of two frames another one: those
- * of an image are the same. */
+ * files. Behind them the patches of a cell become one row, and rows of two frames another one:
+ * those of an image are the same. */
 #include "common/json/json.h"
 #include "common/model_file.h"
 #include "model-server/encoder/family.h"
@@ -65,8 +65,8 @@ static void configure(struct config *c, struct encoder_spec *s)
     s->conv.channels = hidden;
     s->conv.side = RESERVED / merge * merge;
     mlp(&s->conv, PATCHES, A, merge, joined, SPATIAL_IN, eps);
-    conv_add(&s->conv, (struct conv_step){
-                           .kind = CONV_JOIN, .from = A, .with = A, .to = B, .act = ACT_N});
+    conv_add(&s->conv,
+             (struct conv_step){.kind = CONV_JOIN, .from = A, .with = A, .to = B, .act = ACT_N});
     mlp(&s->conv, B, A, 1, joined, TEMPORAL_IN, eps);
     struct conv_step last = conv_linear(A, PATCHES, s->width, LAST);
     last.norm = AFTER_NORM;

@@ -95,9 +95,7 @@ const struct encoder_family family_ovis2 = {
 #define NAVIT "visual_tokenizer.vit.vision_model."
 const struct encoder_family family_ovis2_5 = {
     .types = (const char *const[]){"ovis2_5", NULL},
-    .names = {.names = {NAMES_SIGLIP(NAVIT, NAVIT),
-                        [W_PROJECT_IN] = "visual_tokenizer.head.0",
-                        [W_MIDDLE_NORM] = "visual_tokenizer.head.1",
-                        [W_PROJECT_OUT] = "vte"}},
+    .names = {.names = {NAMES_SIGLIP(NAVIT, NAVIT), [W_PROJECT_IN] = "visual_tokenizer.head.0",
+                        [W_MIDDLE_NORM] = "visual_tokenizer.head.1", [W_PROJECT_OUT] = "vte"}},
     .configure = configure_2_5,
 };

@@ -261,9 +261,9 @@ const struct encoder_family family_llava_onevision = {
 };
 #define NAMES_NORMED                                                                               \
     NAMES_TOWER, [W_ROW_END] = "model.image_newline",                                              \
-    [W_PROJECT_NORM] = "model.multi_modal_projector.pre_norm",                                     \
-    [W_PROJECT_IN] = "model.multi_modal_projector.linear_1",                                       \
-    [W_PROJECT_OUT] = "model.multi_modal_projector.linear_2"
+                 [W_PROJECT_NORM] = "model.multi_modal_projector.pre_norm",                        \
+                 [W_PROJECT_IN] = "model.multi_modal_projector.linear_1",                          \
+                 [W_PROJECT_OUT] = "model.multi_modal_projector.linear_2"
 const struct encoder_family family_r = {
     .types = (const char *const[]){"R", NULL},
     .names = {.names = {NAMES_NORMED}, .prefix = "model."},

@@ -70,8 +70,8 @@ struct stepper {
     const float **given; /* the same; NULL until a sequence with images arrives */
     uint32_t (*axes)[3];
     struct mutual *mutual, *sees;
-    bool *sight;         /* the same; NULL unless model_info's `sight` */
-    uint32_t cap_pictures;                                               /* tokens that they hold */
+    bool *sight;           /* the same; NULL unless model_info's `sight` */
+    uint32_t cap_pictures; /* tokens that they hold */
     uint32_t copy_from[SIBLINGS_MOST], copy_to[SIBLINGS_MOST], n_copies; /* blocks, of siblings */
     struct filter_mem *filter;                                           /* [threads] */
     uint32_t *mask;                                                      /* [threads][mask_words] */

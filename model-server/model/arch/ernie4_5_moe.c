@@ -40,7 +40,8 @@ static void sparse_layers(struct config *c, struct decoder_spec *s)
 static void rope_axes(struct config *c, struct rope_spec *r)
 {
     const uint32_t half = r->dim / 2;
-    const cJSON *in = json_get(c->root, "rope_parameters"), *old = json_get(c->root, "rope_scaling");
+    const cJSON *in = json_get(c->root, "rope_parameters"),
+                *old = json_get(c->root, "rope_scaling");
     const cJSON *sections = json_get(in ? in : old, "mrope_section"), *high = json_first(sections);
     const cJSON *wide = high ? high->next : NULL, *time = wide ? wide->next : NULL;
     const double of_time = time ? time->valuedouble : config_num_or(c, "freq_allocation", 20);
@@ -48,8 +49,9 @@ static void rope_axes(struct config *c, struct rope_spec *r)
         (half - (uint32_t)of_time) % 2 ||
         (sections && (!time || high->valuedouble != wide->valuedouble ||
                       2 * high->valuedouble + of_time != half))) {
-        config_fail(c, "rope `mrope_section` must be two equal numbers and a third one whose sum "
-                       "is %u",
+        config_fail(c,
+                    "rope `mrope_section` must be two equal numbers and a third one whose sum "
+                    "is %u",
                     half);
         return;
     }

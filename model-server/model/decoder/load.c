@@ -218,9 +218,10 @@ static void load_layer(struct loader *l, uint32_t at)
     if (ls->ffn_norm_after)
         y->post_ffn_norm = loader_norm(l, W_POST_MLP_NORM, layer);
     if (!ls->no_ffn) {
-        const uint64_t all = d->weights.elements, experts = d->experts.elements;
+        const uint64_t all = d->weights.elements - d->tables.elements;
+        const uint64_t experts = d->experts.elements;
         load_sublayer(l, &y->ffn, ffn_of(s, i), i, &d->ffn_width);
-        d->last_ffn = d->weights.elements - all;
+        d->last_ffn = d->weights.elements - d->tables.elements - all;
         d->last_ffn_experts = d->experts.elements - experts;
     }
     y->mixer_by = gate_of(l, W_ATTN_TANH, i) * (ls->mixer_by != 0 ? ls->mixer_by : 1);

@@ -6,8 +6,8 @@
 
 /* What forward() of ffn_moe enqueues: `out` = this rank's share of the routed experts of `in`, for
  * the step's rows; then `out` += that of the shared expert, if there is one. `self` is what load()
- * of ffn_moe returned. Only the first may be given some of a step's rows: adapters change the shared
- * expert, and know all of them. -1: a sum over the ranks failed. */
+ * of ffn_moe returned. Only the first may be given some of a step's rows: adapters change the
+ * shared expert, and know all of them. -1: a sum over the ranks failed. */
 int moe_run(struct decoder *d, const void *self, struct sub_step *s, struct err *e);
 void moe_add_shared(struct decoder *d, const void *self, struct sub_step *s);
 /* True if the file has the experts of pictures behind the others: moe_spec.sight_ffn. */

@@ -1,5 +1,5 @@
-/* sight.c - experts of two kinds in one layer: tokens of pictures have their own router and experts,
- * all others those of ffn_moe; one shared expert is that of all tokens (ERNIE 4.5 VL,
+/* sight.c - experts of two kinds in one layer: tokens of pictures have their own router and
+ * experts, all others those of ffn_moe; one shared expert is that of all tokens (ERNIE 4.5 VL,
  * https://yiyan.baidu.com/blog/publication/ERNIE_Technical_Report.pdf). Tokens of one kind that are
  * adjacent are one product; each result depends on its own token alone. */
 #include "model-server/model/decoder.h"
@@ -42,8 +42,8 @@ static void up_parts(struct loader *l, int layer, uint32_t expert, enum fused fu
         return;
     }
     for (int i = 0; i < 2; i++)
-        parts[i] = loader_rows(
-            loader_part(l, roles[i], layer, (int)behind, false, ffn, s->hidden), f.first, f.n);
+        parts[i] = loader_rows(loader_part(l, roles[i], layer, (int)behind, false, ffn, s->hidden),
+                               f.first, f.n);
 }
 
 /* This rank's columns of its last matrix. */
@@ -62,6 +62,7 @@ static struct mat_part down_part(struct loader *l, int layer, uint32_t expert, e
 static void load_experts(struct loader *l, struct sight *y, int layer)
 {
     const enum fused fused = loader_fused(l, layer);
+    const struct amount before = l->d->weights;
     struct mat_part parts[2];
     for (uint32_t i = 0; i < y->n && !l->failed; i++) {
         const bool here = i - l->d->split.experts.first < l->d->split.experts.n;
@@ -78,6 +79,8 @@ static void load_experts(struct loader *l, struct sight *y, int layer)
         else
             loader_drop(l);
     }
+    l->d->tables.bytes += l->d->weights.bytes - before.bytes;
+    l->d->tables.elements += l->d->weights.elements - before.elements;
 }
 
 /* Small, and its ties matter: fp32. */

@@ -58,9 +58,9 @@ struct moe_spec {
     bool select_logits; /* the logits are for the selection, not the scores */
     bool bias_may_lack; /* files without select_bias have zeros */
     /* Not 0: tokens of pictures, and those with the ids sight_ids, have as many experts of their
-     * own, of this width; the shared expert is that of all tokens. Where each expert has matrices
-     * of its own they are the experts after the others, routers are stored [hidden, n_experts], and
-     * select_bias has a second row (ERNIE 4.5 VL): ffn/sight.c. */
+     * own, of this width (ffn/sight.c); the shared expert is that of all tokens. Where each
+     * expert has matrices of its own they are the experts after the others. Then routers are stored
+     * [hidden, n_experts], and select_bias has a second row (ERNIE 4.5 VL). */
     uint32_t sight_ffn;
     uint32_t sight_ids[2];
     /* The last ones of n_experts and of top_k that every token uses: the router scores them with

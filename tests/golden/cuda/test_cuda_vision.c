@@ -11,6 +11,7 @@ static const char *const dirs[] = {
     "tests/data/vision/blip2",
     "tests/data/vision/deepseek_ocr",
     "tests/data/vision/deepseek_ocr2",
+    "tests/data/vision/ernie4_5_vl",
     "tests/data/vision/fast_vlm",
     "tests/data/vision/gemma3n",
     "tests/data/vision/gemma4_e",

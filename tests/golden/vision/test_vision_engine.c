@@ -10,14 +10,14 @@ enum { MOST_CASES = 16, NEW = 12, BLOCK = 16, PER_SEQ = 24 };
  * tiles, row ends between features, prompts both ways, blocks that windows cut, embeddings of each
  * layer, layers that attend to pictures, crops of several sizes, a resampler, patches without a
  * feature, layers side by side, a model of several, convolutions, windows, two towers in turn,
- * visual words, queries, two towers side by side, slices on a canvas,
- * gated convolutions. */
+ * visual words, queries, two towers side by side, slices on a canvas, gated convolutions, experts
+ * of pictures, vectors around features. */
 static const char *const some[] = {
-    "qwen2_5_vl",     "qwen3_vl",      "qwen3_5",      "gemma3",      "llava_next",
-    "idefics3",       "pixtral",       "paligemma2",   "gemma4",      "gemma4_e",
-    "mllama",         "glm4v",         "lfm2_vl",      "idefics2",    "lighton_ocr",
-    "granite_vision", "qwen2_5_omni",  "gemma3n",      "got_ocr2",    "minicpmv4_6",
-    "ovis2",          "deepseek_ocr2", "deepseek_ocr", "minicpmv4_7", "lfm3_vl"};
+    "qwen2_5_vl", "qwen3_vl",    "qwen3_5",     "gemma3",         "llava_next",   "idefics3",
+    "pixtral",    "paligemma2",  "gemma4",      "gemma4_e",       "mllama",       "glm4v",
+    "lfm2_vl",    "idefics2",    "lighton_ocr", "granite_vision", "qwen2_5_omni", "gemma3n",
+    "got_ocr2",   "minicpmv4_6", "ovis2",       "deepseek_ocr2",  "deepseek_ocr", "minicpmv4_7",
+    "lfm3_vl",    "ernie4_5_vl", "ovis2_5"};
 enum { N_SOME = sizeof(some) / sizeof(some[0]) };
 
 /* ---------------------------------------------------------------- an engine that sees */

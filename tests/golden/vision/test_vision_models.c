@@ -115,9 +115,10 @@ static void *judge_rank(void *arg)
     return NULL;
 }
 
+enum { MOST_RANKS = 4 };
 static void judge_family(const char *name, int world)
 {
-    struct rank_of ranks[2];
+    struct rank_of ranks[MOST_RANKS];
     char dir[PATH_LEN], group[64];
     path_of(dir, name, NULL);
     snprintf(group, sizeof(group), "vision-%d", (int)getpid());
@@ -155,6 +156,16 @@ static void two_ranks_see_the_same(void **state)
 {
     (void)state;
     sight_each(judge_pair);
+}
+
+/* More ranks than key-value heads; experts of pictures whose parts have three rows. */
+static void four_ranks_see_the_same(void **state)
+{
+    static const char *const names[] = {"ernie4_5_vl", "ernie4_5_vl_hub", "ovis2_5",
+                                        "step3_vl",    "interns1",        "keye1_5"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        judge_family(names[i], MOST_RANKS);
 }
 
 /* ---------------------------------------------------------------- rounded products */
@@ -424,6 +435,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models_see_what_transformers_see),
         cmocka_unit_test(two_ranks_see_the_same),
+        cmocka_unit_test(four_ranks_see_the_same),
         cmocka_unit_test(rounded_products_change_little),
         cmocka_unit_test(bits_do_not_depend_on_chunks_or_company),
         cmocka_unit_test(bounds_of_one_input_must_be_the_same),

@@ -42,10 +42,15 @@ static bool grid_of_features(const struct vision_plan *p, const cJSON *row)
     return grid_and(p, row, 0);
 }
 
-/* The same, with one more feature at each end. */
+/* The same, with one more feature at each end. A longer side than a crop may have is refused. */
 static bool grid_between(const struct vision_plan *p, const cJSON *row)
 {
-    return grid_and(p, row, 2);
+    enum { UNIT = 32 };
+    const bool shown = cJSON_GetArraySize(row) == 4;
+    const uint32_t longer = !shown                                  ? 0
+                            : vision_at(row, 2) > vision_at(row, 3) ? vision_at(row, 2)
+                                                                    : vision_at(row, 3);
+    return longer * UNIT > VISION_MAX_CROP_SIDE ? !p : grid_and(p, row, 2);
 }
 
 /* [rows, cols, width, height]: tiles, and what the picture is resized to; several tiles are
@@ -123,7 +128,7 @@ static const struct rule rules[] = {
     {{"gemma4", .patch_size = 16}, "{}", grid_of_features, 1, 0, false},
     {{"glm4v", .patch_size = 14, .image_size = 336}, "{}", grid_of_features, 1, 33, false},
     {{"cosmos3_edge", .patch_size = 16}, "{}", grid_of_features, 1, 33, false},
-    {{"ovis2_5", .patch_size = 16}, "{}", grid_between, 1, 0, false},
+    {{"ovis2_5", .patch_size = 16}, "{}", grid_between, 1, 5, false},
     {{"glm5_next", .patch_size = 14}, "{}", grid_of_features, 1, 0, false},
     {{"kimi_vl", .patch_size = 14}, "{\"pad_input\":true}", grid_of_features, 1, 0, false},
     {{"kimi_k25", .patch_size = 14}, "{}", grid_of_features, 1, 0, false},

@@ -103,7 +103,8 @@ TEST(muse_glimmer_takes_the_nearest_grid)
 /* The shorter side becomes that of a feature, and the longer one is cut down to 200 times it. */
 TEST(ovis_2_5_takes_any_aspect)
 {
-    struct vision *v = load("{\"model_type\":\"ovis2_5\",\"vit_config\":{\"patch_size\":16}}", "{}");
+    struct vision *v =
+        load("{\"model_type\":\"ovis2_5\",\"vit_config\":{\"patch_size\":16}}", "{}");
     struct vision_plan p;
     struct err e = ERR_INIT;
     assert_int_equal(vision_plan(v, 10, 2400, &p, &e), 0);

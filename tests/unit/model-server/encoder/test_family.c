@@ -174,7 +174,7 @@ static int configure(const char *config, struct encoder_spec *s, struct err *e)
     "{\"model_type\":\"ovis2\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"            \
     "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4%s}}"
 #define OVIS_2_5                                                                                   \
-    "{\"model_type\":\"ovis2_5\",\"llm_config\":{\"hidden_size\":64},\"visual_vocab_size\":99,"      \
+    "{\"model_type\":\"ovis2_5\",\"llm_config\":{\"hidden_size\":64},\"visual_vocab_size\":99,"    \
     "\"vit_config\":{\"patch_size\":16,\"hidden_size\":64,\"num_attention_heads\":4%s}}"
 #define IDEFICS                                                                                    \
     "{\"model_type\":\"idefics2\",\"text_config\":{\"hidden_size\":64%s},\"vision_config\":"       \

@@ -4,7 +4,8 @@
 #define OURO      "\"model_type\":\"ouro\"," SIZES
 #define DECI      "\"model_type\":\"deci\"," SIZES
 #define ZAYA      "\"model_type\":\"zaya\",\"router_hidden_size\":16," SIZES
-#define ERNIE_VL  "\"model_type\":\"ernie4_5_moe_vl\",\"moe_intermediate_size\":[16,8]," SIZES
+#define ERNIE_3D  "\"model_type\":\"ernie4_5_moe_vl\"," SIZES
+#define ERNIE_VL  "\"moe_intermediate_size\":[16,8],\"freq_allocation\":2," ERNIE_3D
 #define RWKV      "\"model_type\":\"rwkv7\",\"head_dim\":16," SIZES
 #define DORY      "\"model_type\":\"dory\",\"n_input_layers\":1,\"n_output_layers\":0," SIZES
 #define CHAMELEON "\"model_type\":\"chameleon\"," SIZES
@@ -389,6 +390,13 @@ TEST(what_is_not_supported_is_refused_by_name)
          "`mlp_bias`: true is not supported"},
         {"\"num_key_value_heads\":1", "\"model_type\":\"diffllama\"," SIZES,
          "1 key-value heads are not pairs"},
+        {"\"moe_intermediate_size\":[16],\"freq_allocation\":2", ERNIE_3D,
+         "`moe_intermediate_size` must be two numbers"},
+        {"\"moe_intermediate_size\":[16,8],\"freq_allocation\":3", ERNIE_3D, "`mrope_section`"},
+        {"\"moe_intermediate_size\":[16,8],\"freq_allocation\":6", ERNIE_3D, "`mrope_section`"},
+        {"\"rope_scaling\":{\"rope_type\":\"default\",\"mrope_section\":[1,0,3]}", ERNIE_VL,
+         "`mrope_section`"},
+        {"\"image_start_token_id\":-1", ERNIE_VL, "`image_start_token_id`"},
         {"\"moe_num_experts\":[8,4]", ERNIE_VL, "`moe_num_experts` must be two equal numbers"},
         {"\"moe_num_experts\":[\"8\",8]", ERNIE_VL, "`moe_num_experts` must be a list of numbers"},
         {"\"moe_gate_act\":\"sigmoid\"", ERNIE_VL, "`moe_gate_act`: sigmoid is not supported"},
