@@ -155,6 +155,7 @@ static void load_when_gone(struct supervisor *s)
         child_free(probe(s, r));
     }
     sweep_shards(s->plan);
+    machine_socket_folder(s->plan->uds_path);
     step_go(s, LOADING);
 }
 
