@@ -189,8 +189,10 @@ static void load(struct groups *g, struct group *q, const char *folder)
 
 static void start_when_gone(struct groups *g, struct group *q)
 {
-    if (!q->deadline && all_gone(g, q)) /* the deadline is that of the pause */
-        start(g, q);
+    if (q->deadline || !all_gone(g, q)) /* the deadline is that of the pause */
+        return;
+    machine_socket_folder(q->plan.uds_path);
+    start(g, q);
 }
 
 /* A rank is lost: the others have no state to save, and may hang in a collective. */

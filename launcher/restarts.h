@@ -1,5 +1,5 @@
-/* restarts.h - counts restarts of a group of shards, at most --max-shard-restarts per hour, and spaces
- * them. Zero: none so far. */
+/* restarts.h - counts restarts of a group of shards, at most --max-shard-restarts per hour, and
+ * spaces them. Zero: none so far. */
 #ifndef LAUNCHER_RESTARTS_H
 #define LAUNCHER_RESTARTS_H
 #include "launcher/plan/plan.h"
@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 
 struct restarts {
-    uint32_t n;    /* since `first` */
-    int64_t first; /* ms; at most an hour ago */
+    uint32_t n;        /* since `first` */
+    int64_t first;     /* ms; at most an hour ago */
     uint32_t pause_ms; /* before the last one */
 };
 
@@ -23,8 +23,8 @@ static inline bool restarts_left(struct restarts *r, const struct plan *p, int64
 }
 
 /* Counts a restart. Returns the pause before it, in ms: none after a loss, and an exponential
- * back-off after a load that failed by itself, because its files may be away for a moment (a network
- * file system, a volume that is replaced). `status`: of the child that ended; SIGKILL and
+ * back-off after a load that failed by itself, because its files may be away for a moment (a
+ * network file system, a volume that is replaced). `status`: of the child that ended; SIGKILL and
  * SIGTERM come from outside. */
 static inline uint32_t restarts_count(struct restarts *r, bool loading, int status)
 {

@@ -155,6 +155,7 @@ static void load_when_gone(struct supervisor *s)
         child_free(probe(s, r));
     }
     sweep_shards(s->plan);
+    machine_socket_folder(s->plan->uds_path);
     step_go(s, LOADING);
 }
 
@@ -221,8 +222,10 @@ static int start_router(struct supervisor *s)
         return 0;
     log_msg(LOG_INFO, "Starting Webserver");
     if (plan_router(s->plan, &cmd, s->err) == 0 &&
-        child_start(&s->children[CHILD_ROUTER], "router", &cmd, s->err) == 0)
+        child_start(&s->children[CHILD_ROUTER], "router", &cmd, s->err) == 0) {
+        s->children[CHILD_ROUTER].vital = true;
         return 0;
+    }
     fail_err(s, "Webserver cannot start");
     return -1;
 }

@@ -44,8 +44,8 @@ static bool is_probe(const struct supervisor *s, uint32_t i)
     return i >= CHILD_RANKS && i + 1 < s->n_children && (i - CHILD_RANKS) % 2;
 }
 
-/* The order in which ends of one turn are reported. A shard whose probe has ended well served before
- * it ended itself. Killed processes may be the cause of the other ends. */
+/* The order in which ends of one turn are reported. A shard whose probe has ended well served
+ * before it ended itself. Killed processes may be the cause of the other ends. */
 static int order_of_end(const struct supervisor *s, uint32_t i)
 {
     const int status = s->children[i].status;

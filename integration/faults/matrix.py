@@ -230,6 +230,12 @@ class Cell:
             return str(self.s.folder).encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
         return False
 
+    def stands(self, pid):
+        """Is it there, and stopped?"""
+        with contextlib.suppress(OSError):
+            return self.ours(pid) and pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+        return False
+
     def judge(self, streams):
         for x in streams:
             x.join(PATIENCE_S + 5)
@@ -249,7 +255,7 @@ class Cell:
 
     def over_soon(self):
         """Does the service end by this?"""
-        if self.phase == "draining" or self.victim == "router" or (self.victim == "launcher" and self.fault != signal.SIGSTOP):
+        if self.phase == "draining" or (self.victim in ("router", "launcher") and self.fault != signal.SIGSTOP):
             return True
         return not self.s.alive()
 
@@ -257,7 +263,7 @@ class Cell:
         """A new request is served, unless the service ends."""
         stopped = self.victim == "launcher" and self.fault == signal.SIGSTOP
         if not self.over_soon():
-            if self.fault == signal.SIGSTOP and not stopped and not wait(lambda: not self.ours(self.struck) or not self.s.alive()):
+            if self.fault == signal.SIGSTOP and not stopped and not wait(lambda: not self.stands(self.struck) or not self.s.alive()):
                 self.bad.append("still frozen")
             # a start that failed ends the service a moment later
             if not wait(lambda: not self.s.alive(), 1):

@@ -164,16 +164,41 @@ def test_a_frozen_model_on_demand_costs_no_stream(folder):
     assert not left(s)
 
 
+def test_a_router_that_is_stopped_is_continued():
+    """The service would end with it, and every stream. While it starts, too, and again."""
+    with Service(DEMO, args=CACHE, ready=False) as s:
+        wait_for(lambda: any(os.readlink(f"/proc/{p}/exe").endswith("/router") for p in s.children()))
+        os.kill(router(s), signal.SIGSTOP)
+        s.wait_ready()
+        want = list(s.events("/generate_stream", LONG))
+        for _ in range(2):
+            events = s.events("/generate_stream", LONG)
+            got = [next(events)]
+            os.kill(router(s), signal.SIGSTOP)
+            assert got + list(events) == want
+        assert s.log.count("continuing a stopped process") == 3 and s.metric("tgi_shard_returns") == 0
+
+
 def test_a_router_that_freezes_ends_the_service():
-    s = Service(DEMO, args=CACHE)
+    """Not by a signal, but by a control group, as of a paused container: version 1, as root."""
+    group = pathlib.Path(f"/sys/fs/cgroup/freezer/it-{os.getpid()}")
+    try:
+        group.mkdir()
+    except OSError:
+        pytest.skip("no control group that freezes can be made here")
+    s = Service(DEMO, args=[*CACHE, "--heartbeat-timeout", 1])
     try:
         pids = s.children()
-        os.kill(router(s), signal.SIGSTOP)
+        (group / "cgroup.procs").write_text(str(router(s)))
+        (group / "freezer.state").write_text("FROZEN")
+        s.wait_log("killing a frozen process", 60)
+        (group / "freezer.state").write_text("THAWED")  # a frozen process dies when it thaws
         assert s.p.wait(30 * SLOW) == 137
         assert "Webserver failed: router was frozen" in s.log.strip().splitlines()[-1]
         assert gone(pids) and not left(s)
     finally:
         s.stop()
+        group.rmdir()
 
 
 def test_a_load_that_freezes_is_tried_once_more():

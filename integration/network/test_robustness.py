@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import time
@@ -13,7 +14,7 @@ import zlib
 
 import pytest
 import requests
-from serving import DEMO, SLOW, Service, wait_for
+from serving import DEMO, SLOW, Service, scratch, wait_for
 
 ONCE = "Once upon a time"
 ROUTES = {
@@ -408,3 +409,24 @@ def test_signals_for_other_daemons_end_nothing():
                 os.kill(pid, signal.SIGUSR2)
         got += events
         assert got[-1]["generated_text"] and sorted(s.children()) == before
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_sockets_whose_folder_was_removed_cost_no_stream(replicas):
+    """As by a cleaner of temporary files: connections go on, and shards that restart make the folder again."""
+    ask = "/generate_stream", {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 300, "ignore_eos": True}}
+    sockets = scratch() / "sockets"
+    sockets.mkdir()
+    with Service(DEMO, args=["--replicas", replicas, "--shard-uds-path", sockets / "s"]) as s:
+        want = list(s.events(*ask))
+        wait_for(lambda: s.log.count("launcher: Replica ready") == (replicas if replicas > 1 else 0))
+        events = s.events(*ask)
+        got = [next(events)]
+        shutil.rmtree(sockets)
+        before = s.shards()
+        os.kill(before[0], signal.SIGKILL)
+        got += events
+        assert got == want, s.log
+        wait_for(lambda: len(s.shards()) == replicas and s.shards() != before)
+        wait_for(lambda: os.listdir(sockets))
+        assert list(s.events(*ask)) == want

@@ -184,6 +184,18 @@ int machine_socket_free(const char *path, struct err *e)
     return 0;
 }
 
+void machine_socket_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    const size_t n = slash ? (size_t)(slash - path) : 0;
+    if (n == 0 || n >= sizeof(folder))
+        return;
+    memcpy(folder, path, n);
+    folder[n] = 0;
+    (void)mkdir(folder, S_IRWXU); /* it is there already, or the shard says why not */
+}
+
 /* The serving process holds the lock (common/rpc/bind.c) until it has removed its socket. */
 void machine_socket_remove(const char *path)
 {

@@ -31,6 +31,10 @@ int machine_port_free(const char *address, uint32_t port, struct err *e);
 /* Removes a stale socket. Error if a server still accepts connections after 3 seconds. */
 int machine_socket_free(const char *path, struct err *e);
 
+/* Makes the folder of a socket again, mode 0700, if it was removed while shards served (a cleaner
+ * of temporary files). A shard that has no folder then reports why. */
+void machine_socket_folder(const char *path);
+
 /* Removes a shard's stale socket and lock file, unless a process serves it. */
 void machine_socket_remove(const char *path);
 

@@ -137,6 +137,13 @@ void child_watch(struct child *c, uint32_t turn_ms, uint32_t timeout_ms)
 {
     if (!c->alive || !liveness_turn(&c->liveness, c->pid, turn_ms, timeout_ms))
         return;
+    if (c->vital && c->liveness.stopped) {
+        LOG(LOG_WARN, "continuing a stopped process, because the service ends with it",
+            LOGS("name", c->name), LOGI("pid", c->pid));
+        liveness_again(&c->liveness);
+        child_signal(c, SIGCONT);
+        return;
+    }
     LOG(LOG_ERROR, "no heartbeat and no CPU time used: killing a frozen process",
         LOGS("name", c->name), LOGI("pid", c->pid), LOGI("ms", c->liveness.quiet_ms));
     child_signal(c, SIGKILL);

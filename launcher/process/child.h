@@ -14,6 +14,7 @@ struct child {
     bool alive;
     int status;         /* waitpid()'s status, once not alive */
     bool killed;        /* by child_signal() */
+    bool vital;         /* set by its owner: the service ends with it */
     bool no_memory;     /* killed by the kernel for lack of memory (refused.h) */
     int fds[2];         /* stdout, stderr; -1: closed */
     int64_t started;    /* ms, monotonic */
@@ -37,7 +38,8 @@ void child_free(struct child *c);            /* it must have ended; a zeroed one
 /* Was it a health probe that a signal ended? That says nothing about its shard: *n, the number of
  * such probes of a load, is counted, and another one is to be started. False after CHILD_PROBES. */
 bool child_probe_again(const struct child *c, uint32_t *n);
-/* Kills it if it is frozen (liveness.h). `turn_ms`: ms since the last call; timeout_ms 0: never. */
+/* Kills it if it is frozen (liveness.h); a vital one that was stopped by a signal is continued
+ * instead. `turn_ms`: ms since the last call; timeout_ms 0: never. */
 void child_watch(struct child *c, uint32_t turn_ms, uint32_t timeout_ms);
 
 /* Writes how it ended, with its last error message: "exited with code 3: cannot open

@@ -109,6 +109,12 @@ bool liveness_turn(struct liveness *l, pid_t pid, uint32_t turn_ms, uint32_t tim
     return l->frozen;
 }
 
+void liveness_again(struct liveness *l)
+{
+    l->frozen = l->looked = false;
+    l->quiet_ms = 0;
+}
+
 bool liveness_doubtful(const struct liveness *l)
 {
     return l->fd >= 0 && !l->frozen && (l->stopped || l->quiet_ms > 0);

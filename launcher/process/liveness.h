@@ -37,6 +37,8 @@ void liveness_close(struct liveness *l);
 void liveness_stopped(struct liveness *l, bool stopped);
 /* `turn_ms`: ms since the last call. True once, when it becomes frozen. timeout_ms 0: never. */
 bool liveness_turn(struct liveness *l, pid_t pid, uint32_t turn_ms, uint32_t timeout_ms);
+/* It is no longer frozen, for a reason that the kernel will report: it was continued. */
+void liveness_again(struct liveness *l);
 /* The next look should come soon: the last one found no sign of life. */
 bool liveness_doubtful(const struct liveness *l);
 #endif

@@ -19,8 +19,8 @@ Generate__V3__CachedBatch *write_batch(const struct service *s, const struct bat
 int write_generations(const struct service *s, const struct stepper *st, struct rpc_mem *m,
                       Generate__V3__Generation ***out, size_t *n);
 
-/* An engine call failed. If the ranks are out of step, the device is lost or weights are spoilt, this
- * process answers and then ends. Always NULL. */
+/* An engine call failed. If the ranks are out of step, the device is lost or weights are spoilt,
+ * this process answers and then ends. Always NULL. */
 const ProtobufCMessage *service_failed(struct service *s, const char *rpc, const struct err *e);
 
 /* Before an answer leaves: -1 if weights have changed since the last one. The call fails as that of

@@ -68,10 +68,10 @@ void service_free(struct service *s);
 int service_spoilt(const struct service *s, struct err *e);
 void service_log_status(struct service *s); /* one line at level ERROR; any thread */
 void service_after(void *service);          /* rpc_server_options.after */
-/* rpc_server_options.failed. This process ends if its device is lost, whichever call found that, if
- * its weights are spoilt, or if it is out of step with the other ranks. One of several ranks that
- * lacks memory for a call, which the others may have run, is out of step. The call that failed then
- * has the status of a lost shard, so that the router repeats it with the next one. */
+/* rpc_server_options.failed. This process ends if its device is lost, whichever call found that, or
+ * if its weights are spoilt. It also ends if it is out of step with the other ranks: one that lacks
+ * memory for a call may be, because the others have run it. The call that failed then has the
+ * status of a lost shard, so that the router repeats it with the next one. */
 grpc_status_code service_refused(void *service, const struct rpc_method *m, grpc_status_code code,
                                  const struct err *e);
 #endif

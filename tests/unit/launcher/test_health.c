@@ -57,9 +57,8 @@ TEST(a_server_that_ends_during_a_call_is_waited_for)
 
 TEST(another_program_is_not_waited_for)
 {
-    const struct rpc_method other = {"/other.Service/Health",
-                                     &generate__v3__health_request__descriptor, RPC_AT_ONCE,
-                                     health};
+    const struct rpc_method other = {
+        "/other.Service/Health", &generate__v3__health_request__descriptor, RPC_AT_ONCE, health};
     struct endings x = {.codes = {GRPC_STATUS_OK}};
     struct err e = ERR_INIT;
     assert_int_equal(probe(&x, &other, &e), -1);
