@@ -27,6 +27,7 @@ $(B)/obj/$(CUDA_DIR)/kernels/%_wgmma.cu.o: CUDA_GEN := -gencode=arch=compute_90a
 # What tests/cuda_sass looks for in the machine code of a file.
 CUDA_SASS_linear_wgmma  := HGMMA UTMALDG USETMAXREG
 CUDA_SASS_linear_bytes_wgmma := HGMMA UTMALDG USETMAXREG
+CUDA_SASS_linear_codes_wgmma := UTMALDG USETMAXREG
 CUDA_SASS_linear_nibbles_wgmma := HGMMA UTMALDG USETMAXREG
 CUDA_SASS_attention_wgmma := HGMMA UTMALDG USETMAXREG
 CUDA_SASS_linear_experts_wgmma := HGMMA UTMALDG USETMAXREG
