@@ -72,7 +72,7 @@ def weights_read(title, rows, copy):
 
 def packed(out, copy):
     """Products of weights that stay packed."""
-    weights_read("product", lines(out / "products.fp8.json") + lines(out / "products.packed.json"), copy)
+    weights_read("product", sum((lines(out / f"products.{x}.json") for x in ("fp8", "codes", "packed")), []), copy)
 
 
 def experts(out, copy):

@@ -68,3 +68,27 @@ def test_what_a_bench_had_measured_stays(kit):
     done = run(f"tests/gpu_bench {kit}", kit, STEPS="^cache-int4$", UNTIL=until, NAP="30")
     assert "cache-int4 failed (124)" in done.stdout
     assert (kit / "out/cache-int4.ours.json").read_text() == "{}\n"
+
+
+PTX = """
+.version 9.0
+.visible .entry kernel(.param .u64 a)
+{
+	shr.u32 	%r2, %r1, 5;
+	and.b32  	%r3, %r2, 3;
+	add.s32 	%r4, %r2, 4;
+	shl.b32 	%r5, %r4, 9;
+	and.b32  	%r6, %r5, -2048;
+	add.s32 	%r7, %r6, %r3;
+}
+"""
+
+
+def test_an_address_that_lost_a_rounding_is_found(tmp_path):
+    """x + 4 divided by 4, times 2048: with and without its rounding."""
+    file = tmp_path / "kernel.ptx"
+    file.write_text(PTX)
+    assert subprocess.run([ROOT / "tests/cuda_ptx", file]).returncode == 0
+    file.write_text(PTX.replace("and.b32  	%r6, %r5, -2048", "add.s32 	%r6, %r5, 0"))
+    done = subprocess.run([ROOT / "tests/cuda_ptx", file], capture_output=True, text=True)
+    assert done.returncode == 1 and "(%r2 + 4) << 9" in done.stdout

@@ -179,7 +179,8 @@ struct product {
     const uint32_t *a[128][4];
     uint64_t b, a_tile;
     uint32_t n, group;
-    bool columns, add, bf16;
+    bool columns, add;
+    double_factors type;
 };
 static struct {
     std::vector<product> waiting;
@@ -273,6 +274,23 @@ static inline __attribute__((always_inline)) void sums(const product &p, const f
 VECTORS static void sums_bf16(const product &p, const factors &f) { sums<f32_of_bf16>(p, f); }
 VECTORS static void sums_f16(const product &p, const factors &f) { sums<f32_of_f16>(p, f); }
 
+/* Pairs of integers are in the place of numbers of 16 bits. */
+static void sums_s8(const product &p, const factors &f)
+{
+    for (uint32_t m = 0; m < 64; m++)
+        for (uint32_t n = 0; n < p.n; n++) {
+            float *at =
+                &p.c[m / 16 * 32 + m % 8 * 4 + n % 8 / 2][n / 8 * 4 + m % 16 / 8 * 2 + n % 2];
+            int32_t sum = 0;
+            if (p.add)
+                memcpy(&sum, at, sizeof(sum));
+            for (uint32_t k = 0; k < 16; k++)
+                for (uint32_t shift = 0; shift < 16; shift += 8)
+                    sum += (int8_t)(f.a[m][k] >> shift) * (int8_t)(f.b[k][n] >> shift);
+            memcpy(at, &sum, sizeof(sum));
+        }
+}
+
 static void multiply(const product &p)
 {
     static factors f;
@@ -280,7 +298,9 @@ static void multiply(const product &p)
     if (p.n % 8 || p.n > 256)
         double_die("a product's columns");
     gather(p, &f);
-    if (p.bf16)
+    if (p.type == FACTORS_S8)
+        sums_s8(p, f);
+    else if (p.type == FACTORS_BF16)
         sums_bf16(p, f);
     else
         sums_f16(p, f);
@@ -295,7 +315,7 @@ void double_wgmma(const double_wgmma_lane *mine)
             if (!g.fenced)
                 double_die("wgmma without a fence since its registers were written");
             product p = {};
-            p.b = l[0]->b, p.n = l[0]->n, p.bf16 = l[0]->bf16, p.group = g.groups;
+            p.b = l[0]->b, p.n = l[0]->n, p.type = l[0]->type, p.group = g.groups;
             p.a_tile = l[0]->a_tile, p.columns = l[0]->columns, p.add = l[0]->add;
             for (int i = 0; i < 128; i++) {
                 if (l[i]->b != p.b || l[i]->n != p.n || l[i]->a_tile != p.a_tile ||

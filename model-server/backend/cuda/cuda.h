@@ -43,6 +43,7 @@ enum workspace {
     WORK_LORA,
     WORK_SELECT,
     WORK_ROTATED,
+    WORK_SUMS,
     WORK_N
 };
 
@@ -383,7 +384,7 @@ void draw_free(struct device *d);
  * few rows, experts, or many rows. `x_rows`: rows of x, which w8a8 rounds first. */
 void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows);
 /* Sets a->narrow and a->x_scale: x in 8 bits, and the scales of its rows. NULL with a fault. */
-void cuda_quantise(struct device *d, struct linear_args *a, uint32_t rows);
+void cuda_quantise(struct device *d, struct linear_args *a, uint32_t rows, enum narrow_order order);
 /* Sets a->narrow: x in 16 bits; NULL with a fault. */
 void cuda_narrow(struct device *d, struct linear_args *a, enum narrow_order order);
 

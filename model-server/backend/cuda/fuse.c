@@ -147,7 +147,8 @@ bool fuse_narrow(struct device *d, const struct narrow_args *x)
     if (!a)
         a = last(d, linear_stream_launch); /* the arguments begin with it */
     if (a && order && !a->table && a->y == x->x && a->gate && a->rows == x->rows &&
-        a->w.rows == 2 * x->n && a->w.dtype == x->dtype && !a->gated.to) {
+        a->w.rows == 2 * x->n && a->w.dtype == x->dtype && a->w.quant != QUANT_W8A8 &&
+        !a->gated.to) {
         store_narrow(d, &a->gated, x);
         return true;
     }

@@ -338,7 +338,7 @@ static void down_by_wgmma(struct device *d, const struct moe_work *m, const stru
 static void stream(struct device *d, struct stream_args *s)
 {
     if (s->l.w.quant == QUANT_W8A8)
-        cuda_quantise(d, &s->l, s->l.rows);
+        cuda_quantise(d, &s->l, s->l.rows, NARROW_PLAIN);
     if (s->l.w.quant != QUANT_W8A8 || s->l.narrow)
         stream_experts(d, s);
 }

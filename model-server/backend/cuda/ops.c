@@ -173,9 +173,9 @@ void cuda_narrow(struct device *d, struct linear_args *a, enum narrow_order orde
     a->x = NULL; /* the product does not read it */
 }
 
-void cuda_quantise(struct device *d, struct linear_args *a, uint32_t rows)
+void cuda_quantise(struct device *d, struct linear_args *a, uint32_t rows, enum narrow_order order)
 {
-    struct quantise_args x = {.x = a->x, .rows = rows, .n = a->w.cols};
+    struct quantise_args x = {.x = a->x, .rows = rows, .n = a->w.cols, .order = order};
     x.pitch = k_padded(a->w.cols, a->w.quant);
     a->narrow = x.y = cuda_work(d, WORK_NARROW, (size_t)rows * (x.pitch + sizeof(*x.scale)));
     if (!x.y)
@@ -200,8 +200,8 @@ static void linear_tile(struct device *d, struct linear_args *a)
 /* Few rows that have no room in shared memory would be read from global memory again and again. */
 static bool few_rows(struct device *d, struct linear_args *a)
 {
-    const bool few = a->table || a->rows <= STREAM_ROWS;
-    return few && stream_linear(d, a, a->table || !wgmma_takes(d, a));
+    const bool must = a->table || !wgmma_takes(d, a) || a->w.quant == QUANT_W8A8;
+    return (a->table || a->rows <= STREAM_ROWS) && stream_linear(d, a, must);
 }
 
 /* In fp32: more rows of more outputs are better off with larger tiles. */
@@ -219,7 +219,8 @@ static bool chain_takes(const struct device *d, const struct linear_args *a)
 void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows)
 {
     if (a->w.quant == QUANT_W8A8) {
-        cuda_quantise(d, a, x_rows);
+        const bool wide = a->rows > STREAM_ROWS && wgmma_takes(d, a);
+        cuda_quantise(d, a, x_rows, wide ? NARROW_WGMMA : NARROW_PLAIN);
         if (!a->narrow)
             return;
     }

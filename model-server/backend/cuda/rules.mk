@@ -27,11 +27,14 @@ $(B)/obj/$(CUDA_DIR)/kernels/%_wgmma.cu.o: CUDA_GEN := -gencode=arch=compute_90a
 # What tests/cuda_sass looks for in the machine code of a file.
 CUDA_SASS_linear_wgmma  := HGMMA UTMALDG USETMAXREG
 CUDA_SASS_linear_bytes_wgmma := HGMMA UTMALDG USETMAXREG
+CUDA_SASS_linear_codes_wgmma := UTMALDG USETMAXREG
 CUDA_SASS_linear_nibbles_wgmma := HGMMA UTMALDG USETMAXREG
 CUDA_SASS_attention_wgmma := HGMMA UTMALDG USETMAXREG
 CUDA_SASS_linear_experts_wgmma := HGMMA UTMALDG USETMAXREG
 CUDA_SASS_linear_stream := LDGSTS
 CUDA_SASS_experts_stream := LDGSTS
+# Whose addresses tests/cuda_ptx checks, in the PTX for compute capability 9.0.
+CUDA_PTX_GATED := $(if $(filter 90,$(CUDA_ARCHS)),$(patsubst %,$(B)/obj/$(CUDA_DIR)/kernels/attention_%.cu.o,f16 bf16 i8 fp8 i4))
 cuda_sass = CUOBJDUMP="$(CUOBJDUMP)" tests/cuda_sass $(1) $(CUDA_SASS_$(basename $(basename $(notdir $(1)))))
 # No silent fused multiply-adds, as everywhere.
 NVCCFLAGS  := -std=c++17 -O3 -fmad=false $(if $(CUDA_LINES),-lineinfo) -I. -I$(B)/gen -Xcompiler -fPIC,-Wall,-fvisibility=hidden \
@@ -62,13 +65,14 @@ $(CUDA_BUILT): FORCE # objects for another list are compiled again
 	@echo $(CUDA_ARCHS) | cmp -s - $@ || echo $(CUDA_ARCHS) > $@
 
 # The registers, stack and spills of every kernel are kept beside its object for tests/cuda_spills. Instructions that
-# a kernel is there for must be in what was assembled.
+# a kernel is there for must be in what was assembled, and no trace of a rounding that nvcc drops in what was compiled.
 $(B)/obj/%.cu.o: %.cu $(CUDA_BUILT) | $(GEN)
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
 	$(Q)$(NVCC) $(NVCCFLAGS) $(CUDA_GEN) -MD -MP -MF $(@:.o=.d) -c $< -o $@ > $@.ptxas 2>&1 || { cat $@.ptxas; exit 1; }
 	$(Q)tests/cuda_spills $@.ptxas
 	$(Q)$(if $(CUDA_SASS_$(basename $(notdir $<))),$(call cuda_sass,$@))
+	$(Q)$(if $(filter $(CUDA_PTX_GATED),$@),$(if $(CUOBJDUMP),CUOBJDUMP="$(CUOBJDUMP)" tests/cuda_ptx $@))
 
 $(B)/obj/%.pic.o: %.c | $(GEN)
 	@mkdir -p $(@D)
@@ -84,8 +88,8 @@ $(B)/bin/backend-cuda.so: $(CUDA_OBJ)
 # The checks of machine code once more, for objects that were built before there was a disassembler.
 CUDA_GATED := $(patsubst CUDA_SASS_%,$(B)/obj/$(CUDA_DIR)/kernels/%.cu.o,$(filter CUDA_SASS_%,$(.VARIABLES)))
 .PHONY: cuda-gates
-cuda-gates: $(CUDA_GATED)
-	$(Q)$(foreach o,$^,$(call cuda_sass,$(o)) &&) true
+cuda-gates: $(CUDA_GATED) $(CUDA_PTX_GATED)
+	$(Q)$(foreach o,$(CUDA_GATED),$(call cuda_sass,$(o)) &&) $(if $(CUOBJDUMP),CUOBJDUMP="$(CUOBJDUMP)" tests/cuda_ptx $(CUDA_PTX_GATED),true)
 
 # ---------------------------------------------------------------- tests without a GPU
 # The same sources with tests/cuda_double in the place of CUDA: kernels run on the CPU, thread by thread.

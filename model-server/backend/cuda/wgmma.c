@@ -15,8 +15,7 @@
 
 /* ---------------------------------------------------------------- the product */
 
-/* Not with offsets or with groups of 16 columns: sums of x, and twice the chains, take the time of
- * the products again. */
+/* What the kernels of experts have, too. */
 bool wgmma_has(const struct device *d, const struct stored *w)
 {
     const bool widens = w->quant == QUANT_INT8 || w->quant == QUANT_FP8 ||
@@ -25,9 +24,13 @@ bool wgmma_has(const struct device *d, const struct stored *w)
            (w->quant == QUANT_NONE || (d->features & CUDA_WIDEN && widens && !w->offsets));
 }
 
+/* With offsets another kernel adds up x before. */
 bool wgmma_takes(const struct device *d, const struct linear_args *a)
 {
-    return wgmma_has(d, &a->w) && !a->table;
+    const struct stored *w = &a->w;
+    const bool codes = w->quant == QUANT_W8A8 || w->quant == PACKED_8 || w->offsets;
+    const bool here = d->features & CUDA_WGMMA && d->features & CUDA_WIDEN && w->dtype != DT_F32;
+    return !a->table && (wgmma_has(d, w) || (here && codes));
 }
 
 /* Scales of groups are copied for 16 outputs at a time. */
@@ -46,7 +49,8 @@ static uint64_t stage_cycles(const struct linear_args *a, uint32_t rows, uint64_
 {
     enum { X_BYTES = 128, OUTS = 128, L2_BYTES = 36, MEMORY_BYTES = 2340 };
     const uint64_t w_bytes = row_bytes(128, DT_F16, a->w.quant) * OUTS / 2;
-    const uint64_t products = 4ull * rows, x_bytes = (uint64_t)rows * X_BYTES;
+    const bool halved = a->w.quant == QUANT_W8A8; /* twice as fast, and x is half as long */
+    const uint64_t products = 4ull * rows >> halved, x_bytes = (uint64_t)rows * X_BYTES >> halved;
     const uint64_t copies = (w_bytes + x_bytes) / L2_BYTES;
     const uint64_t sharing = (a->rows + rows - 1) / rows; /* blocks that read the same weights */
     const uint64_t reads = w_bytes * busy / MEMORY_BYTES / sharing;
@@ -68,10 +72,15 @@ static uint64_t cycles_of(const struct device *d, const struct linear_args *a, u
            (apart ? KERNEL + moved / BYTES : 0);
 }
 
-/* Rows of the largest tile, by registers. */
-static uint32_t most_rows(const struct stored *w)
+/* There is a tile of so many rows: by registers. w8a8 is so fast that one of 128 gains little. */
+static bool has_tile(const struct stored *w, uint32_t rows)
 {
-    return w->quant == QUANT_NONE ? 192 : in_4_bits(w->quant) ? 64 : 128;
+    if (w->quant == QUANT_W8A8)
+        return rows != 128;
+    const uint32_t most = w->quant == QUANT_NONE                        ? 192
+                          : in_4_bits(w->quant) || w->quant == PACKED_8 ? 64
+                                                                        : 128;
+    return rows <= most;
 }
 
 struct choice {
@@ -88,8 +97,8 @@ static struct choice choose(const struct device *d, const struct linear_args *a)
     for (size_t i = 0; i < 2 * sizeof(rows) / sizeof(*rows); i++) {
         const struct choice c = {rows[i / 2], i % 2};
         const uint64_t cycles = cycles_of(d, a, c.rows, c.apart);
-        const uint32_t most = most_rows(&a->w);
-        if (c.rows <= most && cycles < least && (c.rows > 64 || a->rows <= 64 || most == 64))
+        const bool only = !has_tile(&a->w, 128) && !has_tile(&a->w, 192);
+        if (has_tile(&a->w, c.rows) && cycles < least && (c.rows > 64 || a->rows <= 64 || only))
             least = cycles, best = c;
     }
     return best;
@@ -103,17 +112,35 @@ static void rehearse_slices(struct device *d, const struct linear_args *a)
         cuda_work(d, WORK_SLICES, SLICES * rows * a->w.rows * sizeof(float));
 }
 
+/* Sums of x over the groups of columns, which are multiplied by offsets. */
+static void add_groups(struct device *d, struct linear_args *a)
+{
+    const uint32_t columns = group_columns(a->w.quant);
+    struct group_sums_args s = {.x = a->narrow,
+                                .rows = a->rows,
+                                .pitch = group_sums_pitch(a->rows),
+                                .groups = k_padded(a->w.cols, a->w.quant) / columns,
+                                .columns = columns,
+                                .dtype = a->w.dtype};
+    a->sums = s.y = cuda_work(d, WORK_SUMS, sizeof(float) * s.groups * s.pitch);
+    if (s.x && s.y)
+        RECORD(d, group_sums_launch, s);
+}
+
 void wgmma_linear(struct device *d, struct linear_args *a)
 {
     const struct choice c = choose(d, a);
-    cuda_narrow(d, a, NARROW_WGMMA);
+    if (a->w.quant != QUANT_W8A8)
+        cuda_narrow(d, a, a->w.quant == PACKED_8 ? NARROW_WGMMA_HALVES : NARROW_WGMMA);
     a->tile_rows = c.rows, a->blocks = (uint32_t)d->sms;
     if (d->rehearsal)
         rehearse_slices(d, a);
+    if (a->w.offsets)
+        add_groups(d, a);
     if (c.apart &&
         !(a->part = cuda_work(d, WORK_SLICES, SLICES * sizeof(float) * a->rows * a->w.rows)))
         return;
-    if (!a->narrow)
+    if (!a->narrow || (a->w.offsets && !a->sums))
         return;
     RECORD(d, linear_wgmma_launch, *a);
     if (a->part)

@@ -153,8 +153,16 @@ static void compare_ways(int sms, enum dtype t, uint32_t rows, uint32_t n, uint3
     compare_kind(sms, &(struct kind){t, QUANT_NONE, NULL}, rows, n, k);
 }
 
-/* What the kernels widen: see wgmma_has(). */
+/* What the kernels take besides 16 bits: see wgmma_takes(). */
 static const struct kind widened[] = {
+    {DT_BF16, QUANT_W8A8, NULL},
+    {DT_BF16, QUANT_NONE, &formats[FORMAT_Q4_K]},
+    {DT_BF16, QUANT_NONE, &formats[FORMAT_Q6_K]},
+    {DT_BF16, QUANT_NONE, &formats[FORMAT_Q5_K]},
+    {DT_F16, QUANT_W8A8, NULL},
+    {DT_F16, QUANT_NONE, &formats[FORMAT_Q4_1]},
+    {DT_F16, QUANT_NONE, &formats[FORMAT_Q3_K]},
+    {DT_F16, QUANT_NONE, &formats[FORMAT_Q2_K]},
     {DT_BF16, QUANT_INT8, NULL},
     {DT_BF16, QUANT_FP8, NULL},
     {DT_BF16, QUANT_INT4, NULL},
@@ -181,7 +189,7 @@ TEST(weights_of_few_bits_have_the_bits_of_other_products)
         compare_kind(sms[i % 3], &widened[i % WIDENED],
                      i % 2 ? 17 + rng_below(&rng, 48) : 65 + rng_below(&rng, 100),
                      1 + rng_below(&rng, 270), 32 * (1 + rng_below(&rng, 36)));
-    for (uint32_t i = 0; i < 4; i++) /* long slices, see above */
+    for (uint32_t i = 0; i < WIDENED / 2; i++) /* long slices, see above */
         compare_kind(1, &widened[i], 200, 270, 2080);
 }
 
@@ -301,10 +309,13 @@ TEST(a_gate_is_part_of_its_product)
     compare_gated(1, 150, 100, 300, true, ACT_GELU, 3);   /* not this one */
     compare_gated(132, 20, 100, 4000, true, ACT_SILU, 4); /* slices side by side */
     for (uint32_t i = 0; i < WIDENED; i++) {
-        const bool by_8 = widened[i].quant == QUANT_INT8 || widened[i].quant == QUANT_FP8;
-        compare_gated_kind(1, &widened[i], 70 + 20 * i, 96, 320, i % 2, ACT_SILU, 2);
+        const enum quant quant = widened[i].quant;
+        const bool by_8 = quant == QUANT_INT8 || quant == QUANT_FP8 || quant == QUANT_W8A8;
+        const struct format *f = widened[i].format;
+        const uint64_t sums = f && (f->offsets || f->zeros); /* of x, by a kernel */
+        compare_gated_kind(1, &widened[i], 70 + 10 * i, 96, 320, i % 2, ACT_SILU, 2 + sums);
         /* outputs that gate are not 16 by 16 */
-        compare_gated_kind(1, &widened[i], 70, 100, 320, true, ACT_SILU, by_8 ? 2 : 3);
+        compare_gated_kind(1, &widened[i], 70, 100, 320, true, ACT_SILU, (by_8 ? 2 : 3) + sums);
     }
 }
 

@@ -136,23 +136,12 @@ struct tile_rows {
     {
         return keys_of(a, span.kv_len, span.first + token(r), pos(r));
     }
-    /* Of the rows [r, r + count), at least one. Without ranges both ends ascend. */
+    /* Of the rows [r, r + count), at least one. Both ends ascend: ragged.mutual does. */
     __device__ __forceinline__ tile_keys all_keys(const attn_args &a, uint32_t r,
                                                   uint32_t count) const
     {
-        const uint32_t last = r + count - 1;
-        const key_range lo = keys(a, r), hi = keys(a, last);
-        tile_keys t = {{lo.begin, hi.end}, {hi.begin, lo.end}};
-        if (!a.mutual)
-            return t;
-        for (uint32_t i = r; i <= last; i += group - (first + i) % group) { /* once a token */
-            const key_range k = keys(a, i);
-            t.some.begin = k.begin < t.some.begin ? k.begin : t.some.begin;
-            t.some.end = k.end > t.some.end ? k.end : t.some.end;
-            t.all.begin = k.begin > t.all.begin ? k.begin : t.all.begin;
-            t.all.end = k.end < t.all.end ? k.end : t.all.end;
-        }
-        return t;
+        const key_range low = keys(a, r), high = keys(a, r + count - 1);
+        return tile_keys{{low.begin, high.end}, {high.begin, low.end}};
     }
 };
 

@@ -194,6 +194,34 @@ WGMMA_COLUMNS(F16, "f16", 64, SUMS_32, "%32", "%33", "%34", "%35", "%36", "%37",
               SIXTEEN(4))
 WGMMA_COLUMNS(Bf16, "bf16", 128, SUMS_64, "%64", "%65", "%66", "%67", "%68", "%69", ALL64(0))
 WGMMA_COLUMNS(F16, "f16", 128, SUMS_64, "%64", "%65", "%66", "%67", "%68", "%69", ALL64(0))
+/* wgmma() of integers: 32 columns, four of a lane in each register of a, and exact sums. */
+#define FOUR_INTEGERS(i) "+r"(c[i][0]), "+r"(c[i][1]), "+r"(c[i][2]), "+r"(c[i][3])
+#define SIXTEEN_INTEGERS(i)                                                                        \
+    FOUR_INTEGERS(i), FOUR_INTEGERS(i + 1), FOUR_INTEGERS(i + 2), FOUR_INTEGERS(i + 3)
+#define ALL64_INTEGERS                                                                             \
+    SIXTEEN_INTEGERS(0), SIXTEEN_INTEGERS(4), SIXTEEN_INTEGERS(8), SIXTEEN_INTEGERS(12)
+#define WGMMA_INTEGERS(N, SUMS, A0, A1, A2, A3, B, P, ...)                                         \
+    static __device__ __forceinline__ void wgmma(S8, int32_t(&c)[N / 8][4], const uint32_t &a0,    \
+                                                 const uint32_t &a1, const uint32_t &a2,           \
+                                                 const uint32_t &a3, uint64_t b, bool add = true)  \
+    {                                                                                              \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, " P ", 0;\n"                                \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k32.s32.s8.s8 {" SUMS "}, {" A0       \
+                     ", " A1 ", " A2 ", " A3 "}, " B ", p;\n}"                                     \
+                     : __VA_ARGS__                                                                 \
+                     : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"((uint32_t)add));            \
+    }
+WGMMA_INTEGERS(64, SUMS_32, "%32", "%33", "%34", "%35", "%36", "%37", SIXTEEN_INTEGERS(0),
+               SIXTEEN_INTEGERS(4))
+WGMMA_INTEGERS(128, SUMS_64, "%64", "%65", "%66", "%67", "%68", "%69", ALL64_INTEGERS)
+WGMMA_INTEGERS(192, SUMS_96, "%96", "%97", "%98", "%99", "%100", "%101", ALL64_INTEGERS,
+               SIXTEEN_INTEGERS(16), SIXTEEN_INTEGERS(20))
+static __device__ __forceinline__ void unset_integer(int32_t *i) { asm volatile("" : "=r"(*i)); }
+
+#undef WGMMA_INTEGERS
+#undef FOUR_INTEGERS
+#undef SIXTEEN_INTEGERS
+#undef ALL64_INTEGERS
 #undef WGMMA_TILES
 #undef WGMMA_COLUMNS
 #undef FOUR

@@ -148,7 +148,8 @@ struct linear_args {
      * then [rows] scales */
     const void *narrow;
     const float *x_scale;
-    float *part; /* linear_tile with parallel slices: [SLICES][rows][n] */
+    const float *sums; /* linear_wgmma of weights with offsets: see struct group_sums_args */
+    float *part;       /* linear_tile with parallel slices: [SLICES][rows][n] */
     const float *bias;
     const void *const *table; /* [experts] */
     const uint32_t *list, *begin;
@@ -261,10 +262,26 @@ launch_fn linear_chain_launch;
 launch_fn linear_stream_launch;  /* stream_args: tensor cores, up to 16 rows or experts */
 launch_fn experts_stream_launch; /* of experts */
 launch_fn linear_tile_launch;    /* tensor cores, many rows */
-launch_fn linear_wgmma_launch;   /* the same with wgmma; narrow in the order NARROW_WGMMA */
-/* linear_wgmma's part for weights in 8 bits, and in 4 bits without offsets. */
+/* the same with wgmma; narrow in the order NARROW_WGMMA, or NARROW_WGMMA_HALVES for PACKED_8 */
+launch_fn linear_wgmma_launch;
+/* linear_wgmma's part for weights in 8 bits, for w8a8 and PACKED_8, and for weights in 4 bits. */
 cudaError_t linear_bytes_wgmma(const struct launch *l, const struct linear_args *a);
+cudaError_t linear_codes_wgmma(const struct launch *l, const struct linear_args *a);
 cudaError_t linear_nibbles_wgmma(const struct launch *l, const struct linear_args *a);
+/* y[group][row] = the sum of the row's `columns` columns of each group, 16 or 32, for offsets of
+ * linear_wgmma. x: as that takes it, [rows][groups * columns]. pitch: `rows` rounded up to tiles of
+ * GROUP_SUM_ROWS, whose rest becomes zeros. With the bits of the sums that linear_tile makes. */
+struct group_sums_args {
+    float *y;
+    const uint16_t *x;
+    uint32_t rows, pitch, groups, columns, dtype, reserved;
+};
+enum { GROUP_SUM_ROWS = 64 };
+static inline uint32_t group_sums_pitch(uint32_t rows)
+{
+    return (rows + GROUP_SUM_ROWS - 1) / GROUP_SUM_ROWS * GROUP_SUM_ROWS;
+}
+launch_fn group_sums_launch;
 launch_fn linear_sum_launch; /* sums the parallel slices of linear_tile */
 
 /* linear_experts: products of experts by wgmma, of quantised ones in tiles of EXPERT_FEW rows. l:

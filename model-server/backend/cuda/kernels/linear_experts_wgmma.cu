@@ -52,7 +52,7 @@ static __device__ void copy_stages(const experts_args &e, const CUtensorMap *x,
 {
     const linear_args &a = e.l;
     const uint32_t outs = output_tiles(a), n = a.begin[a.experts + 1] * outs;
-    enum { COLUMNS = stage<F, ROWS>::COLUMNS, PIECES = COLUMNS / X_COLUMNS };
+    enum { COLUMNS = stage<F, ROWS>::COLUMNS, PIECES = stage<F, ROWS>::X_PIECES };
     const uint32_t columns = slice_begin(a.w.cols, SLICES, F::QUANT);
     place<tile_ring<F, ROWS>::STAGES> p;
     uint32_t expert = a.experts;

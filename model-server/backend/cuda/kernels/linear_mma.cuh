@@ -322,9 +322,9 @@ static __device__ __forceinline__ output_terms terms_of_expert(const linear_args
 }
 
 /* Converts the sum of all slices to a number of y: row `row` of x. */
-template <class F>
-static __device__ __forceinline__ float finish(const linear_args &a, typename F::T::sum sum,
-                                               const output_terms &t, size_t row)
+template <class F, typename SUM>
+static __device__ __forceinline__ float finish(const linear_args &a, SUM sum, const output_terms &t,
+                                               size_t row)
 {
     const float scale = F::QUANT == QUANT_W8A8 ? t.scale * a.x_scale[row] : t.scale;
     return (float)sum * scale + t.bias;

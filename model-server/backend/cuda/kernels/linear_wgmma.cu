@@ -11,6 +11,9 @@ extern "C" cudaError_t linear_wgmma_launch(const struct launch *l, const void *a
     case QUANT_FP8:
     case PACKED_E4M3:
         return linear_bytes_wgmma(l, a);
+    case QUANT_W8A8:
+    case PACKED_8:
+        return linear_codes_wgmma(l, a);
     }
     return linear_nibbles_wgmma(l, a);
 }

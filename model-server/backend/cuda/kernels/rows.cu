@@ -262,6 +262,8 @@ static __global__ void __launch_bounds__(THREADS) narrow_kernel(narrow_args a)
             pair = pair / 16 * 16 + pair % 4 * 4 + pair % 16 / 4;
         if (a.order == NARROW_HALVES)
             pair = pair / 16 * 16 + pair % 16 / 4 * 2 + pair % 4 / 2 * 8 + pair % 2;
+        if (a.order == NARROW_WGMMA_HALVES)
+            pair = pair / 8 * 8 + pair % 4 * 2 + pair % 8 / 4;
         uint32_t k = pair * 2;
         const float *x = a.x + i / pairs * a.n;
         float lo = k < a.n ? x[k] : 0.0f, hi = k + 1 < a.n ? x[k + 1] : 0.0f;
@@ -300,7 +302,8 @@ static __global__ void __launch_bounds__(THREADS) quantise_kernel(quantise_args 
         a.scale[blockIdx.x] = scale;
     int8_t *y = a.y + (size_t)blockIdx.x * a.pitch;
     for (uint32_t i = threadIdx.x; i < a.pitch; i += THREADS)
-        y[i] = i < a.n && to_int > 0.0f ? (int8_t)rintf(x[i] * to_int) : 0;
+        y[2 * narrow_place(i / 2, a.order) + i % 2] =
+            i < a.n && to_int > 0.0f ? (int8_t)rintf(x[i] * to_int) : 0;
 }
 
 extern "C" cudaError_t quantise_launch(const struct launch *l, const void *args)

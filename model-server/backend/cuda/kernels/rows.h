@@ -67,13 +67,16 @@ launch_fn give_launch;
 /* Order of the columns of a row in 16 bits. NARROW_WGMMA: a step of 16 columns in memory has the
  * columns, and their order, of a step of linear_mma.cuh: of 32 columns, 8t + 2j + e (t, j < 4; e
  * < 2) is number 8j + 2t + e. NARROW_HALVES: a lane's 8 columns are those of PACKED_8: of 32
- * columns, 16h + 4t + i (h < 2; t, i < 4) is number 8t + 4h + i. */
-enum narrow_order { NARROW_PLAIN, NARROW_WGMMA, NARROW_HALVES };
+ * columns, 16h + 4t + i (h < 2; t, i < 4) is number 8t + 4h + i. NARROW_WGMMA_HALVES: as
+ * NARROW_WGMMA for these: of 16 columns, 4t + 2j + e (j, e < 2) is number 8j + 2t + e. */
+enum narrow_order { NARROW_PLAIN, NARROW_WGMMA, NARROW_HALVES, NARROW_WGMMA_HALVES };
 static inline __host__ __device__ uint32_t narrow_place(uint32_t k, uint32_t order)
 {
     const uint32_t in = k % 32;
     if (order == NARROW_WGMMA)
         return k - in + in % 8 / 2 * 8 + in / 8 * 2 + in % 2;
+    if (order == NARROW_WGMMA_HALVES)
+        return k - in % 16 + in % 4 / 2 * 8 + in % 16 / 4 * 2 + in % 2;
     return order == NARROW_HALVES ? k - in + in % 16 / 4 * 8 + in / 16 * 4 + in % 4 : k;
 }
 
@@ -283,12 +286,12 @@ struct narrow_args {
 launch_fn narrow_launch;
 
 /* Converts fp32 rows to 8 bits with a scale each, as k_quantise_ref(); padded with zeros to
- * `pitch`. */
+ * `pitch`. order: of pairs of them, as if each pair was a number of 16 bits. */
 struct quantise_args {
     int8_t *y;
     float *scale;
     const float *x;
-    uint32_t rows, n, pitch, reserved;
+    uint32_t rows, n, pitch, order;
 };
 launch_fn quantise_launch;
 

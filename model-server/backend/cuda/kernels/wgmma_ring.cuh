@@ -29,15 +29,26 @@ template <class F, bool = F::GROUPED> struct stage_scales {
 template <class F> struct stage_scales<F, false> {
     enum { SCALES_BYTES = 0 };
 };
-/* A stage: COLUMNS, in PARTS of 32; rows of x in pieces of 64 columns, rows of weights in pieces of
- * W_BYTES: two of weights in 16 bits, one of others. */
-template <class F, int ROWS> struct stage : stage_scales<F> {
+/* The offsets of the groups likewise, and the sums of x: [group][row]. */
+template <class F, int ROWS, bool = F::OFFSETS> struct stage_offsets {
+    alignas(128) unsigned char offsets[2][BAND / 16][F::SCALES];
+    alignas(128) float sums[4][ROWS];
+    enum { OFFSETS_BYTES = sizeof(offsets) + sizeof(sums) };
+};
+template <class F, int ROWS> struct stage_offsets<F, ROWS, false> {
+    enum { OFFSETS_BYTES = 0 };
+};
+/* A stage: COLUMNS, in PARTS of 64 bytes of a row of x, two MMAs each; rows of x in pieces of 128
+ * bytes, rows of weights in pieces of W_BYTES: two of weights that are multiplied as they are, one
+ * of others. */
+template <class F, int ROWS> struct stage : stage_scales<F>, stage_offsets<F, ROWS> {
     enum {
-        COLUMNS = F::PARTS == 4 ? 128 : 64,
-        PARTS = COLUMNS / 32,
-        W_PIECES = COLUMNS / F::PARTS * 2 / W_BYTES
+        COLUMNS = F::PARTS == 4 || F::T::BYTES == 1 ? 128 : 64,
+        PARTS = COLUMNS * F::T::BYTES / 64,
+        X_PIECES = PARTS / 2,
+        W_PIECES = COLUMNS / F::PARTS * F::T::BYTES / W_BYTES
     };
-    alignas(ALIGN) unsigned char x[COLUMNS / X_COLUMNS][ROWS][2 * X_COLUMNS];
+    alignas(ALIGN) unsigned char x[X_PIECES][ROWS][2 * X_COLUMNS];
     unsigned char w[W_PIECES][2][BAND][W_BYTES];
     /* What is copied, without rows of x: it may be less than there is room for. */
     enum { OTHER_BYTES = sizeof(w) + stage_scales<F>::SCALES_BYTES };
@@ -115,7 +126,8 @@ static __host__ __device__ __forceinline__ uint32_t tile_outs(const linear_args 
     return a.gate ? BAND : 2 * BAND;
 }
 
-/* Where weights are copied from: their rows, and with groups the scales, of 16 outputs a row. */
+/* Where weights are copied from: their rows, and with groups the scales, of 16 outputs a row, then
+ * the offsets, if there are any. */
 struct weight_maps {
     CUtensorMap rows, scales;
 };
@@ -127,7 +139,8 @@ template <class F> static cudaError_t map_weights(weight_maps *m, const stored &
     if (rc == cudaSuccess && F::GROUPED)
         rc = tensor_map(&m->scales, (const char *)w.data + scales_at(w.rows, w.cols, F::QUANT),
                         k_padded(w.cols, F::QUANT) / step_columns(F::QUANT) * scales,
-                        (w.rows + 15) / 16, scales, BAND / 16, false);
+                        (w.rows + 15) / 16 * (F::OFFSETS && w.offsets ? 2 : 1), scales, BAND / 16,
+                        false);
     return rc;
 }
 
@@ -139,12 +152,17 @@ static __device__ __forceinline__ void load_weights(const linear_args &a, stage<
                                                     uint32_t k, uint32_t out)
 {
     for (int i = 0; i < 2 * stage<F, ROWS>::W_PIECES; i++)
-        tile_load(s->w[i / 2][i % 2], &m->rows, full, k / F::PARTS + i / 2 * (W_BYTES / 2),
+        tile_load(s->w[i / 2][i % 2], &m->rows, full, /* by 2 bytes */
+                  k / F::PARTS * F::T::BYTES / 2 + i / 2 * (W_BYTES / 2),
                   out + i % 2 * band_apart(a));
     if constexpr (F::GROUPED)
         for (int i = 0; i < 2; i++)
             tile_load(s->scales[i], &m->scales, full, k / F::STEP * (F::SCALES / 2),
                       (out + i * band_apart(a)) / 16);
+    if constexpr (F::OFFSETS)
+        for (int i = 0; a.w.offsets && i < 2; i++)
+            tile_load(s->offsets[i], &m->scales, full, k / F::STEP * (F::SCALES / 2),
+                      (a.w.rows + 15) / 16 + (out + i * band_apart(a)) / 16);
 }
 
 /* ---------------------------------------------------------------- multiplying */
@@ -190,6 +208,20 @@ static __device__ __forceinline__ uint64_t rows_operand(const void *rows, uint32
     return address >> 4 | 1ull << 16 | eight_rows >> 4 << 32 | 1ull << 62;
 }
 
+/* Makes the sums' registers the compiler's to choose: the next product sets them. */
+static __device__ __forceinline__ void unset_sums(float (*c)[4], int n)
+{
+#pragma unroll
+    for (int i = 0; i < 4 * n; i++)
+        unset(&c[i / 4][i % 4]);
+}
+static __device__ __forceinline__ void unset_sums(int32_t (*c)[4], int n)
+{
+#pragma unroll
+    for (int i = 0; i < 4 * n; i++)
+        unset_integer(&c[i / 4][i % 4]);
+}
+
 /* Sums of consecutive stages, of their first N rows. Parts of a stage are groups of two wgmma. One
  * group always runs while the next one's weights are read from shared memory, and widened. */
 template <class RING, int N = RING::ROWS> struct stage_sums {
@@ -202,7 +234,8 @@ template <class RING, int N = RING::ROWS> struct stage_sums {
     place<RING::STAGES> p;
     uint32_t out;         /* the thread's, of its band */
     fragment f[2], bytes; /* bytes: weights as they are stored, unless those are f's */
-    uint2 scales[2];      /* of the stage, with groups */
+    typedef typename T::sum SUM;
+    uint2 scales[2], offsets[2]; /* of the stage, with groups */
     /* with WHOLE its scale and its chain */
     float whole[2], step_sum[F::WHOLE ? ROWS / 8 : 1][4];
 
@@ -239,10 +272,13 @@ template <class RING, int N = RING::ROWS> struct stage_sums {
                         whole[i] = *(const float *)from;
                     else
                         scales[i] = *(const uint2 *)from;
+                    if constexpr (F::OFFSETS)
+                        if (w.offsets)
+                            offsets[i] = *(const uint2 *)&s->offsets[i][out / 16][row * 8];
                 }
     }
     /* Starts the products of f[h % 2]: c += them, or c = them. */
-    __device__ __forceinline__ void start(float (&c)[ROWS / 8][4], int h, bool add)
+    __device__ __forceinline__ void start(SUM (&c)[ROWS / 8][4], int h, bool add)
     {
         const fragment &a = f[h % 2];
         const void *x = r->at[p.i].x[h / 2];
@@ -256,19 +292,15 @@ template <class RING, int N = RING::ROWS> struct stage_sums {
      * added, part(i) is called for i < TIMES, with a constant i: other work of the thread, not on
      * `acc`. */
     template <int TIMES, typename FN>
-    __device__ __forceinline__ void slice(float (&acc)[ROWS / 8][4], uint32_t stages, FN part)
+    __device__ __forceinline__ void slice(SUM (&acc)[ROWS / 8][4], uint32_t stages, FN part)
     {
         static_assert(TIMES % PARTS == 0, "parts of stages");
-#pragma unroll
-        for (int i = 0; i < ROWS / 8 * 4; i++)
-            if (F::GROUPED)
-                acc[i / 4][i % 4] = 0.0f;
-            else /* the first product sets it */
-                unset(&acc[i / 4][i % 4]);
-        if (!F::GROUPED && !stages)
+        if (!F::GROUPED) /* the first product sets them */
+            unset_sums(acc, ROWS / 8);
+        if (F::GROUPED || !stages)
 #pragma unroll
             for (int i = 0; i < ROWS / 8 * 4; i++)
-                acc[i / 4][i % 4] = 0.0f;
+                acc[i / 4][i % 4] = 0;
 #pragma unroll
         for (int i = 0; i < TIMES; i++)
             step(acc, i % PARTS, i == 0, [&]() { part(i); });
@@ -282,7 +314,7 @@ template <class RING, int N = RING::ROWS> struct stage_sums {
         if (stages)
             r->release(p.before());
     }
-    __device__ __forceinline__ void slice(float (&acc)[ROWS / 8][4], uint32_t stages)
+    __device__ __forceinline__ void slice(SUM (&acc)[ROWS / 8][4], uint32_t stages)
     {
         slice<0>(acc, stages, [](int) {});
     }
@@ -290,10 +322,13 @@ template <class RING, int N = RING::ROWS> struct stage_sums {
   private:
     /* Adds part h of the current stage, the slice's first or not. */
     template <typename FN>
-    __device__ __forceinline__ void step(float (&acc)[ROWS / 8][4], int h, bool first, FN other)
+    __device__ __forceinline__ void step(SUM (&acc)[ROWS / 8][4], int h, bool first, FN other)
     {
         if constexpr (F::WHOLE) {
             step_of_whole(acc, h, other);
+            return;
+        } else if constexpr (F::HALVES) {
+            step_of_halves(acc, h, other);
             return;
         } else if constexpr (F::GROUPED) {
             step_of_group(acc, h, other);
@@ -314,9 +349,7 @@ template <class RING, int N = RING::ROWS> struct stage_sums {
     __device__ __forceinline__ void step_of_whole(float (&acc)[ROWS / 8][4], int h, FN other)
     {
         if (h == 0) {
-#pragma unroll
-            for (int i = 0; i < ROWS / 8 * 4; i++)
-                unset(&step_sum[i / 4][i % 4]); /* the first product sets it */
+            unset_sums(step_sum, ROWS / 8);
             load(0);
         }
         start(step_sum, h, h > 0);
@@ -338,21 +371,54 @@ template <class RING, int N = RING::ROWS> struct stage_sums {
     __device__ __forceinline__ void step_of_group(float (&acc)[ROWS / 8][4], int h, FN other)
     {
         float chain[ROWS / 8][4];
-#pragma unroll
-        for (int i = 0; i < ROWS / 8 * 4; i++)
-            unset(&chain[i / 4][i % 4]); /* the first product sets it */
+        unset_sums(chain, ROWS / 8);
         if (h == 0)
             load(0);
         start(chain, h, false);
-        const float g = F::scale(scales[0], h), g8 = F::scale(scales[1], h);
         if (h < PARTS - 1)
             load(h + 1);
         other();
         wgmma_wait<0>();
-        if (h == PARTS - 1) {
-            r->release(p.i);
-            p.next();
-        }
+        if (h == PARTS - 1 && !F::OFFSETS)
+            leave();
+        add_chain(acc, chain, h);
+        if (h == PARTS - 1 && F::OFFSETS) /* its sums of x have been read */
+            leave();
+    }
+
+    /* A part is two groups of 16 columns. The first one's sums are added while the other's are
+     * multiplied. */
+    template <typename FN>
+    __device__ __forceinline__ void step_of_halves(float (&acc)[ROWS / 8][4], int h, FN other)
+    {
+        float low[ROWS / 8][4], high[ROWS / 8][4];
+        unset_sums(low, ROWS / 8), unset_sums(high, ROWS / 8);
+        if (h == 0)
+            load(0);
+        const fragment &a = f[h % 2];
+        const void *x = r->at[p.i].x[h / 2];
+        wgmma_fence();
+        wgmma(T(), low, a.g.x, a.g8.x, a.g.y, a.g8.y, rows_operand(x, h % 2 * 32), false);
+        wgmma_commit();
+        wgmma_fence();
+        wgmma(T(), high, a.g.z, a.g8.z, a.g.w, a.g8.w, rows_operand(x, h % 2 * 32 + 16), false);
+        wgmma_commit();
+        if (h < PARTS - 1)
+            load(h + 1);
+        other();
+        wgmma_wait<1>();
+        add_chain(acc, low, 2 * h);
+        wgmma_wait<0>();
+        add_chain(acc, high, 2 * h + 1);
+        if (h == PARTS - 1)
+            leave();
+    }
+
+    /* Adds the chain of a group of the stage: times the scales, less the offsets times the sums. */
+    __device__ __forceinline__ void add_chain(float (&acc)[ROWS / 8][4],
+                                              const float (&chain)[ROWS / 8][4], int group)
+    {
+        const float g = F::scale(scales[0], group), g8 = F::scale(scales[1], group);
 #pragma unroll
         for (int i = 0; i < ROWS / 8; i++) {
             acc[i][0] = fmaf(chain[i][0], g, acc[i][0]);
@@ -360,6 +426,27 @@ template <class RING, int N = RING::ROWS> struct stage_sums {
             acc[i][2] = fmaf(chain[i][2], g8, acc[i][2]);
             acc[i][3] = fmaf(chain[i][3], g8, acc[i][3]);
         }
+        if constexpr (F::OFFSETS) {
+            if (!w.offsets)
+                return;
+            const float o = F::scale(offsets[0], group), o8 = F::scale(offsets[1], group);
+            const float *sums = r->at[p.i].sums[group] + threadIdx.x % 4 * 2;
+#pragma unroll
+            for (int i = 0; i < ROWS / 8; i++) {
+                const float2 of = *(const float2 *)(sums + 8 * i);
+                acc[i][0] = fmaf(-o, of.x, acc[i][0]);
+                acc[i][1] = fmaf(-o, of.y, acc[i][1]);
+                acc[i][2] = fmaf(-o8, of.x, acc[i][2]);
+                acc[i][3] = fmaf(-o8, of.y, acc[i][3]);
+            }
+        }
+    }
+
+    /* The stage has been read. */
+    __device__ __forceinline__ void leave(void)
+    {
+        r->release(p.i);
+        p.next();
     }
 };
 #endif

@@ -18,12 +18,15 @@
  * Whether sums of 16 products have the bits of mma.sync depends on the hardware: wgmma.c tests
  * it.
  *
+ * w8a8: the same bytes in stages of 128 columns, and sums of integers, which are exact in any
+ * order. Codes with offsets: x's sums over the groups come with a stage, made by group_sums.cu.
+ *
  * Tile 128 x 192: two sets of sums (slices are added separately) are 2 x 96 registers of a
  * thread's 240, which rules out 256 rows; 5 stages of 40 KiB. 128 x 128: 6 of 32 KiB. Multiplying
- * a stage takes 768 (512) cycles at the instruction's rate. Shared memory needs 832 (640) for it, at
- * 128 bytes a cycle: the copies, the weights once, x for either warpgroup. Tensor units are busy 80
- * (69) % of the time. Pairs of blocks that bring x for each other by multicast do not change that,
- * and were not faster. Written after: CUTLASS' description of warp-specialised, persistent
+ * a stage takes 768 (512) cycles at the instruction's rate. Shared memory needs 832 (640) for it,
+ * at 128 bytes a cycle: the copies, the weights once, x for either warpgroup. Tensor units are busy
+ * 80 (69) % of the time. Pairs of blocks that bring x for each other by multicast do not change
+ * that, and were not faster. Written after: CUTLASS' description of warp-specialised, persistent
  * kernels. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_KERNELS_WGMMA_TILE_CUH
 #define MODEL_SERVER_BACKEND_CUDA_KERNELS_WGMMA_TILE_CUH
@@ -66,10 +69,16 @@ static __device__ __forceinline__ void each_job(const linear_args &a, const jobs
 
 /* ---------------------------------------------------------------- the copying warpgroup */
 
+/* Where x is copied from, and with offsets its sums. */
+struct x_maps {
+    CUtensorMap rows, sums;
+};
+
 /* What is copied for a stage. */
-template <class RING> static __device__ constexpr uint32_t stage_bytes(void)
+template <class RING> static __device__ uint32_t stage_bytes(const linear_args &a)
 {
-    return RING::stage::OTHER_BYTES + sizeof(RING::stage::x);
+    return RING::stage::OTHER_BYTES + sizeof(RING::stage::x) +
+           (a.w.offsets ? (uint32_t)RING::stage::OFFSETS_BYTES : 0);
 }
 
 /* The weights of the first task's first stages, which do not depend on the kernel before. Returns
@@ -86,7 +95,7 @@ static __device__ __forceinline__ uint32_t copy_early(const linear_args &a, cons
     for (uint32_t k = slice_begin(a.w.cols, j.first, F::QUANT);
          k < slice_begin(a.w.cols, j.last, F::QUANT) && n < RING::STAGES;
          k += RING::stage::COLUMNS, n++) {
-        mbarrier_expect(&r->full[n], stage_bytes<RING>());
+        mbarrier_expect(&r->full[n], stage_bytes<RING>(a));
         load_weights<F, RING::ROWS>(a, &r->at[n], w, &r->full[n], k, j.out);
     }
     return n;
@@ -94,25 +103,29 @@ static __device__ __forceinline__ uint32_t copy_early(const linear_args &a, cons
 
 template <class RING>
 static __device__ void copy_stages(const linear_args &a, const jobs &all, const weight_maps *w,
-                                   const CUtensorMap *x, RING *r)
+                                   const x_maps *x, RING *r)
 {
     typedef typename RING::format F;
-    enum { COLUMNS = RING::stage::COLUMNS };
+    typedef typename RING::stage stage_type;
+    enum { COLUMNS = stage_type::COLUMNS };
     place<RING::STAGES> p;
     uint32_t early = copy_early<RING>(a, all, w, r), n = 0;
     depend_wait(); /* for x */
     each_job<RING>(a, all, [&](const job &j) {
         for (uint32_t k = slice_begin(a.w.cols, j.first, F::QUANT);
              k < slice_begin(a.w.cols, j.last, F::QUANT); k += COLUMNS, n++) {
-            typename RING::stage *s = &r->at[p.i];
+            stage_type *s = &r->at[p.i];
             mbarrier *full = &r->full[p.i];
             if (n >= early) {
                 r->await(p.i, p.parity);
-                mbarrier_expect(full, stage_bytes<RING>());
+                mbarrier_expect(full, stage_bytes<RING>(a));
                 load_weights<F, RING::ROWS>(a, s, w, full, k, j.out);
             }
-            for (uint32_t i = 0; i < COLUMNS / X_COLUMNS; i++)
-                tile_load(s->x[i], x, full, k + i * X_COLUMNS, j.row);
+            for (uint32_t i = 0; i < stage_type::X_PIECES; i++)
+                tile_load(s->x[i], &x->rows, full, k * F::T::BYTES / 2 + i * X_COLUMNS, j.row);
+            if constexpr (F::OFFSETS)
+                if (a.w.offsets)
+                    tile_load(s->sums, &x->sums, full, 2 * j.row, k / COLUMNS * 4);
             p.next();
         }
     });
@@ -139,12 +152,22 @@ template <int END> static __device__ __forceinline__ float act_of(float x)
     return d == INFINITY ? x * 0.0f : fabsf(x) == INFINITY ? x : q;
 }
 
+/* The first slice's sum as what is kept of a tile. Integers of w8a8 are the sum of all slices of
+ * the task, and become the float that finish() would make of them, or with parallel slices the
+ * integer that linear_sum reads. */
+static __device__ __forceinline__ float kept(const linear_args &, float sum) { return 0.0f + sum; }
+static __device__ __forceinline__ float kept(const linear_args &a, int32_t sum)
+{
+    return a.part ? __uint_as_float((uint32_t)sum) : (float)sum;
+}
+
 /* Stores sums of two outputs, j.out + in_band in either band, and of rows `row` and `row` + 1 of
  * the tile. It keeps nothing in registers for the next call. */
 template <class F, int END>
 static __device__ __forceinline__ void store_rows(const linear_args &a, const job &j, uint32_t row,
                                                   const float (&sum)[4])
 {
+    typedef typename F::T T;
     const uint32_t width = outputs(a);
     const uint32_t out = j.out + band_output(opaque(threadIdx.x)), other = out + band_apart(a);
     const bool has = out < width, has_other = other < a.w.rows;
@@ -160,8 +183,14 @@ static __device__ __forceinline__ void store_rows(const linear_args &a, const jo
     y += (size_t)row * width + out;
 #pragma unroll
     for (uint32_t i = 0; i < 2; i++) {
-        const float f = finish<F>(a, sum[i], terms, row + i);
-        const float g = finish<F>(a, sum[2 + i], terms_other, row + i);
+        const uint32_t of = row + i < a.rows ? row + i : 0; /* its scale, with w8a8 */
+        float f, g;
+        if (T::BYTES == 1 && END == SUMS && a.part) {
+            f = sum[i], g = sum[2 + i];
+        } else {
+            f = finish<F>(a, sum[i], terms, of);
+            g = finish<F>(a, sum[2 + i], terms_other, of);
+        }
         if (END == SUMS) {
             if (row + i < a.rows && has)
                 y[i * width] = f;
@@ -173,8 +202,9 @@ static __device__ __forceinline__ void store_rows(const linear_args &a, const jo
                 y[i * width] = gated[i];
         }
     }
-    if (END != SUMS && a.gated.to) /* its rows are filled by the outputs */
-        store_neighbours<typename F::T>(a.gated, row, a.rows, out, gated);
+    if constexpr (T::BYTES == 2)
+        if (END != SUMS && a.gated.to) /* its rows are filled by the outputs */
+            store_neighbours<T>(a.gated, row, a.rows, out, gated);
 }
 
 /* Part i of PARTS of a tile. */
@@ -193,13 +223,17 @@ template <class RING, int END>
 static __device__ __forceinline__ void multiply(const linear_args &a, const jobs &all, RING *r)
 {
     typedef typename RING::format F;
+    enum { EXACT = F::T::BYTES == 1 };                      /* sums of slices are a chain, too */
     enum { ROWS = RING::ROWS, PARTS = F::GROUPED ? 4 : 8 }; /* 4: by registers */
     stage_sums<RING> sums(a.w, r, band_output(threadIdx.x));
     job last = {};
     bool pending = false;
-    float acc[ROWS / 8][4], sum[ROWS / 8][4] = {};
+    typename F::T::sum acc[ROWS / 8][4];
+    float sum[ROWS / 8][4] = {};
     each_job<RING>(a, all, [&](const job &j) {
-        const uint32_t stages = slice_stages<RING>(a, j.first);
+        uint32_t stages = slice_stages<RING>(a, j.first);
+        for (uint32_t s = j.first + 1; EXACT && s < j.last; s++)
+            stages += slice_stages<RING>(a, s);
         if (pending && stages >= PARTS / stage_sums<RING>::PARTS) {
             sums.template slice<PARTS>(
                 acc, stages, [&](int i) { store_part<F, PARTS, ROWS, END>(a, last, sum, i); });
@@ -210,8 +244,8 @@ static __device__ __forceinline__ void multiply(const linear_args &a, const jobs
         }
 #pragma unroll
         for (int e = 0; e < ROWS / 8 * 4; e++)
-            sum[e / 4][e % 4] = 0.0f + acc[e / 4][e % 4];
-        for (uint32_t s = j.first + 1; s < j.last; s++) {
+            sum[e / 4][e % 4] = kept(a, acc[e / 4][e % 4]);
+        for (uint32_t s = j.first + 1; !EXACT && s < j.last; s++) {
             sums.slice(acc, slice_stages<RING>(a, s));
 #pragma unroll
             for (int e = 0; e < ROWS / 8 * 4; e++)
@@ -227,13 +261,13 @@ static __device__ __forceinline__ void multiply(const linear_args &a, const jobs
 template <class RING, int END>
 static __global__ void __launch_bounds__(THREADS, 1)
     linear_wgmma_kernel(linear_args a, jobs all, const __grid_constant__ weight_maps w,
-                        const __grid_constant__ CUtensorMap x)
+                        const __grid_constant__ x_maps x)
 {
     unsigned char *base = dynamic_shared<unsigned char>();
     base += (ALIGN - shared_address(base) % ALIGN) % ALIGN;
     RING *r = (RING *)base;
     if (threadIdx.x == 0) {
-        tile_prefetch(&w.rows), tile_prefetch(&x);
+        tile_prefetch(&w.rows), tile_prefetch(&x.rows);
         r->init();
         mbarrier_init_fence();
     }
@@ -258,11 +292,15 @@ static cudaError_t start(const struct launch *l, const linear_args *a)
     typedef tile_ring<F, ROWS> RING;
     static_assert(sizeof(RING) + ALIGN <= 227 << 10, "a block's shared memory");
     weight_maps w;
-    CUtensorMap x;
+    x_maps x = {};
+    const uint32_t columns = k_padded(a->w.cols, F::QUANT);
     cudaError_t rc = map_weights<F>(&w, a->w);
     if (rc == cudaSuccess)
-        rc = tensor_map(&x, a->narrow, k_padded(a->w.cols, F::QUANT), a->rows, X_COLUMNS, ROWS,
+        rc = tensor_map(&x.rows, a->narrow, columns * F::T::BYTES / 2, a->rows, X_COLUMNS, ROWS,
                         true);
+    if (rc == cudaSuccess && F::OFFSETS && a->w.offsets)
+        rc = tensor_map(&x.sums, a->sums, 2 * group_sums_pitch(a->rows),
+                        columns / group_columns(F::QUANT), 2 * ROWS, 4, false);
     if (rc != cudaSuccess)
         return rc;
     const jobs all(*a, ROWS);
@@ -277,7 +315,7 @@ static cudaError_t start_tile(const struct launch *l, const linear_args *a)
     if constexpr (F::PARTS == 1)
         if (a->tile_rows == 192)
             return start<F, END, 192>(l, a);
-    if constexpr (!F::GROUPED || F::WHOLE)
+    if constexpr (F::T::BYTES == 2 && (!F::GROUPED || F::WHOLE))
         if (a->tile_rows == 128)
             return start<F, END, 128>(l, a);
     return start<F, END, 64>(l, a);

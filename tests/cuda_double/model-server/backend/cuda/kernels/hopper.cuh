@@ -39,29 +39,31 @@ static inline void warpgroup_barrier(uint32_t id)
     double_warpgroup([](void *const *) {}, NULL);
 }
 
-/* a: registers, or a_tile: a descriptor. columns: n runs fastest in b. add: c += instead of c =. */
+/* a: registers, or a_tile: a descriptor. columns: n runs fastest in b. add: c += instead of c =.
+ * c: of S8 integers. */
+enum double_factors { FACTORS_F16, FACTORS_BF16, FACTORS_S8 };
 struct double_wgmma_lane {
     float *c;
     const uint32_t *a[4];
     uint64_t b, a_tile;
     uint32_t n;
-    bool columns, add, bf16; /* else float16 */
+    bool columns, add;
+    double_factors type;
 };
 void double_wgmma(const double_wgmma_lane *mine);
 
-#define DOUBLE_WGMMA(T, BF16)                                                                      \
+#define DOUBLE_WGMMA(T, TYPE)                                                                      \
     template <int N8>                                                                              \
     static inline void wgmma(T, float(&c)[N8][4], const uint32_t &a0, const uint32_t &a1,          \
                              const uint32_t &a2, const uint32_t &a3, uint64_t b, bool add = true)  \
     {                                                                                              \
-        double_wgmma_lane mine = {                                                                 \
-            &c[0][0], {&a0, &a1, &a2, &a3}, b, 0, N8 * 8, false, add, BF16};                       \
+        double_wgmma_lane mine = {&c[0][0], {&a0, &a1, &a2, &a3}, b, 0, N8 * 8, false, add, TYPE}; \
         double_wgmma(&mine);                                                                       \
     }                                                                                              \
     template <int N8>                                                                              \
     static inline void wgmma_tiles(T, float(&c)[N8][4], uint64_t a, uint64_t b, bool add)          \
     {                                                                                              \
-        double_wgmma_lane mine = {&c[0][0], {}, b, a, N8 * 8, false, add, BF16};                   \
+        double_wgmma_lane mine = {&c[0][0], {}, b, a, N8 * 8, false, add, TYPE};                   \
         double_wgmma(&mine);                                                                       \
     }                                                                                              \
     template <int N8>                                                                              \
@@ -69,10 +71,19 @@ void double_wgmma(const double_wgmma_lane *mine);
                                      bool add)                                                     \
     {                                                                                              \
         double_wgmma_lane mine = {&c[0][0], {&a[0], &a[1], &a[2], &a[3]}, b, 0, N8 * 8, true, add, \
-                                  BF16};                                                           \
+                                  TYPE};                                                           \
         double_wgmma(&mine);                                                                       \
     }
-DOUBLE_WGMMA(Bf16, true)
-DOUBLE_WGMMA(F16, false)
+DOUBLE_WGMMA(Bf16, FACTORS_BF16)
+DOUBLE_WGMMA(F16, FACTORS_F16)
+template <int N8>
+static inline void wgmma(S8, int32_t (&c)[N8][4], const uint32_t &a0, const uint32_t &a1,
+                         const uint32_t &a2, const uint32_t &a3, uint64_t b, bool add = true)
+{
+    double_wgmma_lane mine = {(float *)&c[0][0], {&a0, &a1, &a2, &a3}, b, 0, N8 * 8, false, add,
+                              FACTORS_S8};
+    double_wgmma(&mine);
+}
+static inline void unset_integer(int32_t *i) { *i = 0x5a5a5a5a; }
 #undef DOUBLE_WGMMA
 #endif
