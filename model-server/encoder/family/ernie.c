@@ -2,7 +2,7 @@
  * files. Behind them the patches of a cell become one row, and rows of two frames another one:
  * those of an image are the same. */
 #include "common/json/json.h"
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "model-server/encoder/family.h"
 
 enum { PATCHES, A, B, C };

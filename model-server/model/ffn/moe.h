@@ -2,7 +2,7 @@
 #ifndef MODEL_SERVER_MODEL_FFN_MOE_H
 #define MODEL_SERVER_MODEL_FFN_MOE_H
 #include "model-server/model/layer.h"
-#include "model-server/model/loader.h"
+#include "model-server/model/loader/loader.h"
 
 /* What forward() of ffn_moe enqueues: `out` = this rank's share of the routed experts of `in`, for
  * the step's rows; then `out` += that of the shared expert, if there is one. `self` is what load()

@@ -2,7 +2,7 @@
  * weights do not matter. */
 #ifndef TESTS_GOLDEN_VISION_HUB_H
 #define TESTS_GOLDEN_VISION_HUB_H
-#include "common/model_file.h"
+#include "common/model/model_file.h"
 #include "common/vision/vision.h"
 #include "tests/golden/vision/vision_rig.h"
 #include "tests/vision_folder.h"

@@ -1,6 +1,6 @@
 /* A health probe and a server that ends, or is not the right one. */
 #include "common/rpc/server.h"
-#include "launcher/health.h"
+#include "launcher/process/health.h"
 #include "proto/generate.pb-c.h"
 #include "tests/unit/test.h"
 #include <stdatomic.h>
