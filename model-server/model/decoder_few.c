@@ -96,7 +96,7 @@ int decoder_layer_few(struct decoder *d, uint32_t i, const struct ragged *b, str
         see_texts(b, s->last_spans);
     d->ops->gather_out(d->dev, s->out, s->x, d->spec.hidden);
     d->ops->gather_out(d->dev, s->r, s->n, d->spec.hidden); /* of some kinds it is not read */
-    if (mixer) /* q of these rows: store() left it */
+    if (mixer)                                              /* q of these rows: store() left it */
         d->ops->gather_out(d->dev, s->ffn, s->mixer, attention_shape(d, i).qkv);
     return decoder_next_step(d, &last, e) || rest_of_few(d, i, last.n_tokens, mixer, e) ||
                    decoder_next_step(d, b, e)

@@ -1,6 +1,7 @@
 /* square_bytes_avx512.c - panels of weights of 8 bits and of fp32 become bfloat16, and sums of
  * squares get their scales: squares.h. Compiled alone. */
 #include "model-server/backend/cpu/kernels/square_bytes.inc.h"
+// vectors first
 #include "model-server/backend/cpu/kernels/bf16_bits.inc.h"
 
 void k_square_int8_avx512(char *dst, const char *quads, uint32_t n) { widen_int8(dst, quads, n); }
