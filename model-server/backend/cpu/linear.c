@@ -315,7 +315,8 @@ static uint32_t row_blocks(const struct float_product *p)
     const uint32_t threads = (uint32_t)pool_threads(p->d->pool);
     const size_t tile = (size_t)packed_cols(p->w, p->w->cols) * TILE_ROWS * sizeof(float);
     const size_t fit = THREAD_SCRATCH / tile, most = fit < BLOCK_TILES ? fit : BLOCK_TILES;
-    if (p->w->kind->widen || p->units || p->w->bytes > LINEAR_MOST_BYTES || most < LEAST_TILES ||
+    const bool factors = p->w->half && p->w->dtype == DT_F16; /* of rows, found before packing */
+    if (p->w->kind->widen || factors || p->w->bytes > LINEAR_MOST_BYTES || most < LEAST_TILES ||
         p->n_tiles < threads * LEAST_TILES)
         return 0;
     const uint32_t each = (uint32_t)((p->n_tiles + threads * most - 1) / (threads * most));
