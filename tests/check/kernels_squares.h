@@ -230,7 +230,7 @@ static bool check_tile_bf16x2(void (*fn)(void), uint32_t n)
     bool same = true;
     if (n > MAX_N)
         return true; /* nothing depends on more panels */
-    fill(PAIR_OUT); /* a bias */
+    fill(PAIR_OUT);  /* a bias */
     for (uint32_t i = 0; i < N; i++)
         panels[i] = rng_below(&rng, 50) ? bf16_of_f32(rng_wide(&rng)) : rng_u32(&rng) & 0x807f;
     for (uint32_t rows = 1; same && rows <= TILE_ROWS; rows++)

@@ -25,7 +25,9 @@ static struct device *half_device(int threads, uint64_t features, enum form form
     if (!d)
         fail_msg("%s", e.msg);
     d->half = form == IN_PAIRS;
-    d->squares = form == IN_SQUARES ? 1 : form == IN_PARTS || form == BOTH_IN_PARTS ? SQUARE_PARTS : 0;
+    d->squares = form == IN_SQUARES                          ? 1
+                 : form == IN_PARTS || form == BOTH_IN_PARTS ? SQUARE_PARTS
+                                                             : 0;
     d->half_f16 = form == IN_F16;
     return d;
 }

@@ -67,7 +67,7 @@ TEST(the_bits_are_those_of_the_operations)
 {
     static const struct shape shapes[] = {
         {230, 96, 1000, false, true}, /* several times some columns, and a panel that is not full */
-        {500, 33, 40, false, true},   {233, 130, 784, true, true},   {400, 64, 256, true, false},
+        {500, 33, 40, false, true},    {233, 130, 784, true, true},   {400, 64, 256, true, false},
         {777, 384, 1536, false, true}, {250, 1000, 300, false, false}};
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
         for (int threads = 1; threads <= 3; threads++)

@@ -19,19 +19,21 @@ static void begin(const uint8_t *rows)
     memset(tiles, 0, sizeof(tiles));
 }
 
+static char *tile_row(int tile, size_t row) { return tiles[tile] + row * SQUARE_STEP_BYTES; }
+
 static void load(int tile, const char *at, size_t stride)
 {
-    for (int r = 0; r < SQUARE; r++)
+    for (size_t r = 0; r < SQUARE; r++)
         if (r < tile_rows[tile])
-            memcpy(tiles[tile] + r * SQUARE_STEP_BYTES, at + (size_t)r * stride, SQUARE_STEP_BYTES);
+            memcpy(tile_row(tile, r), at + r * stride, SQUARE_STEP_BYTES);
         else
-            memset(tiles[tile] + r * SQUARE_STEP_BYTES, 0, SQUARE_STEP_BYTES);
+            memset(tile_row(tile, r), 0, SQUARE_STEP_BYTES);
 }
 
 static void store(int tile, char *at, size_t stride)
 {
-    for (int r = 0; r < tile_rows[tile]; r++)
-        memcpy(at + (size_t)r * stride, tiles[tile] + r * SQUARE_STEP_BYTES, SQUARE_STEP_BYTES);
+    for (size_t r = 0; r < tile_rows[tile]; r++)
+        memcpy(at + r * stride, tile_row(tile, r), SQUARE_STEP_BYTES);
 }
 
 static void dot(squares_bf16_fn *fn, int sum, int x, int w)
@@ -92,14 +94,12 @@ static void same_squares(squares_bf16_fn *ref, squares_bf16_fn *fn, uint32_t par
         t.parts = parts, t.split = split;
         t.x_bytes = (size_t)t.steps * parts * t.rows * SQUARE_STEP_BYTES;
         t.w_bytes = t.steps * w_step;
-        t.next = ws, t.next_bytes = t.w_bytes, t.fetch = 64 * rng_below(&rng, 4);
+        t.next = ws, t.next_bytes = t.w_bytes, t.fetch = (size_t)64 * rng_below(&rng, 4);
         ref(&t);
         t.sums = got;
         fn(&t);
         assert_int_equal(begun, 0);
-        if (memcmp(want, got, sizeof(want)))
-            fail_msg("%u x %u squares, %u steps, %u rows: other bits", t.tall, t.wide, t.steps,
-                     t.rows);
+        assert_memory_equal(want, got, sizeof(want));
     }
 }
 

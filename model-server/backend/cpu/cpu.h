@@ -115,8 +115,8 @@ void code_pack_signed(const struct code_layout *l, char *panel, uint32_t lane, u
 struct weight {
     const struct weight_kind *kind;
     enum dtype dtype;
-    bool half; /* x is rounded to w's 16-bit type and multiplied in pairs */
-    float top; /* of float16 in pairs: the greatest magnitude, or 0 */
+    bool half;  /* x is rounded to w's 16-bit type and multiplied in pairs */
+    float top;  /* of float16 in pairs: the greatest magnitude, or 0 */
     bool whole; /* mat_desc.whole */
     /* Parts of x in linear_squares(). 1: x is rounded; SQUARE_PARTS: it is not; 0: fp32 products.
      * Of fp32 SQUARE_PARTS or 0. */
@@ -336,7 +336,8 @@ void cpu_rwkv_finish(struct device *d, float *o, const struct recur *p);
 #define X(op) BACKEND_OP(cpu, op);
 BACKEND_OPS(X)
 #undef X
-/* Chooses the product of a matrix by w->kind, w->dtype and w->whole: sets half, squares and tile. */
+/* Chooses the product of a matrix by w->kind, w->dtype and w->whole: sets half, squares and tile.
+ */
 void cpu_weight_choose(const struct device *d, struct weight *w);
 BACKEND_OP(cpu, weight_layout);
 BACKEND_OP(cpu, weight_image);

@@ -16,12 +16,12 @@
 /* A block of columns of a pair of panels stays in the L2 cache, beside the next one; x comes from
  * the last cache, far more slowly than it is used. */
 enum { PAIR_BYTES = 256 << 10 };
-enum { PASS_TILES = 48 };                 /* packed at a time: bounds the scratch memory */
-enum { AHEAD = 1024 };                    /* bytes prefetched in each of the streams */
-enum { BLOCK_TILES = 12 };
-enum { PACK_COLS = 256 };                 /* an item of the packing */
-enum { PACK_ALONE = 16384 };              /* numbers that do not pay for a second thread */
-enum { WIDE_PANELS = 4, WIDE_COLS = 64 }; /* widened for one tile: half of the L1 cache */
+enum { PASS_TILES = 48 };                   /* packed at a time: bounds the scratch memory */
+enum { AHEAD = 1024 };                      /* bytes prefetched in each of the streams */
+enum { LEAST_TILES = 8, BLOCK_TILES = 12 }; /* of a thread's block of rows */
+enum { PACK_COLS = 256 };                   /* an item of the packing */
+enum { PACK_ALONE = 16384 };                /* numbers that do not pay for a second thread */
+enum { WIDE_PANELS = 4, WIDE_COLS = 64 };   /* widened for one tile: half of the L1 cache */
 _Static_assert(PAIR_BYTES / (2 * STEP_BYTES) % BLOCK_MOST == 0, "no scale is divided");
 _Static_assert(PAIR_BYTES <= (size_t)THREAD_SCRATCH, "a pair of panels, widened");
 
@@ -308,14 +308,16 @@ void linear_panels(void *arg, int thread, size_t begin, size_t end)
     finish(p, (uint32_t)begin * LANES, n_outputs(w, begin, end));
 }
 
-/* Blocks of rows for threads that multiply them with all panels; 0: too few rows, or x of a block
- * does not fit a thread's memory. */
+/* Blocks of rows for threads that multiply them with all panels; 0: too few rows, too many weights,
+ * or x of a block does not fit a thread's memory. */
 static uint32_t row_blocks(const struct float_product *p)
 {
     const uint32_t threads = (uint32_t)pool_threads(p->d->pool);
     const size_t tile = (size_t)packed_cols(p->w, p->w->cols) * TILE_ROWS * sizeof(float);
     const size_t fit = THREAD_SCRATCH / tile, most = fit < BLOCK_TILES ? fit : BLOCK_TILES;
-    if (p->w->kind->widen || p->units || most < LINEAR_LEAST_TILES || p->n_tiles < threads * LINEAR_LEAST_TILES)
+    const bool factors = p->w->half && p->w->dtype == DT_F16; /* of rows, found before packing */
+    if (p->w->kind->widen || factors || p->w->bytes > LINEAR_MOST_BYTES || most < LEAST_TILES ||
+        p->n_tiles < threads * LEAST_TILES)
         return 0;
     const uint32_t each = (uint32_t)((p->n_tiles + threads * most - 1) / (threads * most));
     return threads * each;

@@ -4,8 +4,9 @@
 #define MODEL_SERVER_BACKEND_CPU_LINEAR_H
 #include "model-server/backend/cpu/cpu.h"
 
-/* Tiles of a thread's block of rows, for which weights are read again. */
-enum { LINEAR_LEAST_TILES = 6 };
+/* Blocks of rows read the weights again. So they are of matrices that stay in the last cache;
+ * larger ones are divided by panels. */
+static const size_t LINEAR_MOST_BYTES = (size_t)32 << 20;
 
 struct float_product {
     const struct kernels *kern;

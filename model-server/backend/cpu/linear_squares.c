@@ -376,10 +376,10 @@ static void choose_sizes(struct square_product *p)
         p->block = !few                            ? BYTE_BLOCK_STEPS
                    : p->scaled > BYTE_STREAM_STEPS ? p->scaled
                                                    : BYTE_STREAM_STEPS;
-    p->group = few                          ? STREAM_PANELS
-               : p->whole > p->block        ? BLOCK_PANELS
-               : p->whole > longest / 2     ? GROUP_PANELS / 2
-                                            : GROUP_PANELS;
+    p->group = few                      ? STREAM_PANELS
+               : p->whole > p->block    ? BLOCK_PANELS
+               : p->whole > longest / 2 ? GROUP_PANELS / 2
+                                        : GROUP_PANELS;
     while (p->group > STREAM_PANELS && p->group > each)
         p->group /= 2;
     p->wide_bytes = makes_squares(p) ? p->block * p->group * made_bytes(p) : 0;
@@ -418,21 +418,21 @@ void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
                                      .ldy = io->ldy,
                                      .ldx = io->ldx};
         const uint32_t square = pass.n < SQUARE ? pass.n : SQUARE;
-        multiply(
-            &(struct square_product){.kern = &d->kern,
-                                     .d = d,
-                                     .w = w,
-                                     .io = &part,
-                                     .rows = pass.n,
-                                     .tall = (pass.n + SQUARE - 1) / SQUARE,
-                                     .steps = (w->cols + step_cols - 1) / step_cols,
-                                     .whole = (w->cols + (bytes || split ? step_cols - 1 : 0)) / step_cols,
-                                     .parts = parts,
-                                     .square = square,
-                                     .x_step = (size_t)parts * square * SQUARE_STEP_BYTES,
-                                     .i8 = i8,
-                                     .bytes = bytes,
-                                     .split = split,
-                                     .scaled = bytes ? w->block / STEP_COLS : 0});
+        multiply(&(struct square_product){
+            .kern = &d->kern,
+            .d = d,
+            .w = w,
+            .io = &part,
+            .rows = pass.n,
+            .tall = (pass.n + SQUARE - 1) / SQUARE,
+            .steps = (w->cols + step_cols - 1) / step_cols,
+            .whole = (w->cols + (bytes || split ? step_cols - 1 : 0)) / step_cols,
+            .parts = parts,
+            .square = square,
+            .x_step = (size_t)parts * square * SQUARE_STEP_BYTES,
+            .i8 = i8,
+            .bytes = bytes,
+            .split = split,
+            .scaled = bytes ? w->block / STEP_COLS : 0});
     }
 }

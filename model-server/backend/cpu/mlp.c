@@ -8,7 +8,7 @@
 #include "model-server/backend/slice.h"
 
 /* Rows of a block, in tiles; columns at a time, which scratch memory may halve. */
-enum { MOST_TILES = 8, MOST_COLS = 768, LEAST_COLS = 256 };
+enum { MOST_TILES = 8, LEAST_TILES = 6, MOST_COLS = 768, LEAST_COLS = 256 };
 
 struct mlp_job {
     struct device *d;
@@ -37,15 +37,16 @@ static bool fits(const struct mlp_job *j)
     return all * sizeof(float) <= THREAD_SCRATCH;
 }
 
-/* Chooses the sizes; false: no block is large enough for the weights that it reads again. */
+/* Chooses the sizes; false: no block is large enough for the weights that it reads again, or these
+ * leave the last cache. */
 static bool choose_sizes(struct mlp_job *j)
 {
     const uint32_t mr = j->d->kern.mr, threads = (uint32_t)pool_threads(j->d->pool);
     const uint32_t tiles = (j->rows + mr - 1) / mr;
-    if (tiles < threads * LINEAR_LEAST_TILES)
+    if (tiles < threads * LEAST_TILES || j->p->up->bytes + j->p->down->bytes > LINEAR_MOST_BYTES)
         return false;
     for (j->cols = MOST_COLS; j->cols >= LEAST_COLS; j->cols /= 2)
-        for (j->tiles = MOST_TILES; j->tiles >= LINEAR_LEAST_TILES; j->tiles--)
+        for (j->tiles = MOST_TILES; j->tiles >= LEAST_TILES; j->tiles--)
             if (fits(j)) {
                 const uint32_t each = (tiles + threads * j->tiles - 1) / (threads * j->tiles);
                 j->n_blocks = threads * each;

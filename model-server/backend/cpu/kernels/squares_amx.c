@@ -243,7 +243,7 @@ INLINE void row_of_blocks(const struct squares *t, uint32_t row, const int tall,
 #define TAKE(n)                                                                                    \
     for (; most >= (n) && t->wide - panel >= (n); panel += (n)) {                                  \
         const struct panels p = panels_at(t, panel, n);                                            \
-        block(t, sums + (size_t)panel * 64, x, &p, tall, n, form);                            \
+        block(t, sums + (size_t)panel * 64, x, &p, tall, n, form);                                 \
     }
     TAKE(4)
     TAKE(2)

@@ -22,9 +22,8 @@ static const struct tile_config all_square = {
 
 #ifndef TILES_BEGIN /* a test defines them in C, for CPUs without the unit */
 /* sum += x w */
-#define DOT_BF16(sum, x, w)                                                                        \
-    __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
-#define DOT_I8(sum, x, w) __asm__ volatile("tdpbsud %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
+#define DOT_BF16(sum, x, w) __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
+#define DOT_I8(sum, x, w)   __asm__ volatile("tdpbsud %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::)
 #define TILES_BEGIN(shapes) __asm__ volatile("ldtilecfg %0" ::"m"(shapes) : "memory")
 #define TILES_END()         __asm__ volatile("tilerelease" ::: "memory")
 #define ZERO(tile)          __asm__ volatile("tilezero %%tmm" #tile ::)
