@@ -543,8 +543,10 @@ struct backend_ops {
 
     /* Writes what the bits of results depend on besides the model and its types: kind and order of
      * products, and of sums over the ranks of comm_open(). Devices with equal texts have equal
-     * results. Empty: those that all CPUs share. `rounds`: kv_desc.rounds of the model's caches. */
-    void (*arithmetic)(const struct device *d, bool rounds, char *out, size_t size);
+     * results. Empty: those that all CPUs share. `kv`, `rounds`: dtype and rounds of the kv_desc of
+     * the model's caches. */
+    void (*arithmetic)(const struct device *d, enum kv_dtype kv, bool rounds, char *out,
+                       size_t size);
 };
 
 extern const struct backend_ops backend_cpu;

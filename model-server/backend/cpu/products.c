@@ -4,6 +4,7 @@
  * and a shard that replaces another, must compute the same bits however busy the machine is.
  * Forms with the same bits are timed, with a block of a product that stays in the L1 cache. */
 #include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/cpu/kv_page.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -133,10 +134,22 @@ uint32_t cpu_head_step(const struct device *d)
     return d->kv[false].squares == 1 ? 32 : d->kv[false].pairs ? 1 : 0;
 }
 
+struct kv_products cpu_kv_products(const struct device *d, enum kv_dtype type, bool rounds)
+{
+    struct kv_products p = {0};
+    if (!kv_dtype_in_bf16(type))
+        return p;
+    p = d->kv[rounds];
+    p.squares = type == KV_BF16 ? p.squares : 0;
+    p.quads &= type == KV_I4;
+    p.pairs &= !p.quads;
+    return p;
+}
+
 /* More cores share a memory that is not as much faster. Matrix units are, several times. */
 uint32_t cpu_tile_rows(const struct device *d)
 {
-    enum { ROWS_LEAST = 128, ROWS_MOST = 512, ROWS_OF_THREAD = 64, ROWS_OF_UNIT = 128 };
+    enum { ROWS_LEAST = 96, ROWS_MOST = 512, ROWS_OF_THREAD = 48, ROWS_OF_UNIT = 128 };
     const bool unit = d->features & CPU_AMX_BF16;
     const uint32_t n = (uint32_t)pool_threads(d->pool) * (unit ? ROWS_OF_UNIT : ROWS_OF_THREAD);
     return n < ROWS_LEAST ? ROWS_LEAST : n < ROWS_MOST ? n : ROWS_MOST;
