@@ -294,8 +294,8 @@ struct backend_ops {
     /* Head sizes that are multiples of it are fastest in attention whose keys and values may be
      * rounded to bfloat16, as such products are; 0: bfloat16 is not faster. NULL: as 0. */
     uint32_t (*head_step)(const struct device *d);
-    /* With so many rows a product takes several times as long as reading its weights, so that more
-     * rows may be computed in tiles of so many. NULL: it gains from any number of rows. */
+    /* Rows whose product takes several times as long as reading its weights: more rows may be
+     * computed in tiles of so many. NULL: it gains from any number of rows. */
     uint32_t (*tile_rows)(const struct device *d);
 
     /* Memory. alloc() is zeroed and aligned to 64 bytes. Copies are ordered with the operations of

@@ -149,7 +149,7 @@ struct kv_products cpu_kv_products(const struct device *d, enum kv_dtype type, b
 /* More cores share a memory that is not as much faster. Matrix units are, several times. */
 uint32_t cpu_tile_rows(const struct device *d)
 {
-    enum { ROWS_LEAST = 96, ROWS_MOST = 512, ROWS_OF_THREAD = 48, ROWS_OF_UNIT = 128 };
+    enum { ROWS_LEAST = 128, ROWS_MOST = 512, ROWS_OF_THREAD = 64, ROWS_OF_UNIT = 128 };
     const bool unit = d->features & CPU_AMX_BF16;
     const uint32_t n = (uint32_t)pool_threads(d->pool) * (unit ? ROWS_OF_UNIT : ROWS_OF_THREAD);
     return n < ROWS_LEAST ? ROWS_LEAST : n < ROWS_MOST ? n : ROWS_MOST;
