@@ -341,7 +341,7 @@ int shard_load(struct shard *s, const struct serve_config *c,
     if (check_memory(s, c, e) || join(s, c, lost, arg, e) || open_model(s, c, e))
         return -1;
     options_words(c, kv_dtype(s, c), &s->words);
-    s->ops->arithmetic(s->dev, model_info(s->model)->rounds, s->words.products,
+    s->ops->arithmetic(s->dev, kv_dtype(s, c), model_info(s->model)->rounds, s->words.products,
                        sizeof(s->words.products));
     if (open_below(s, c, e))
         return -1;

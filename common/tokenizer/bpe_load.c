@@ -15,6 +15,10 @@ struct pending {
     uint32_t joined; /* of the last merge */
 };
 
+/* Merges in a table of this many slots. A search stays short, and vocabularies of 128 and 151
+ * thousand tokens do not need twice as many. */
+static uint64_t most_of(uint64_t slots) { return slots / 8 * 5; }
+
 static int resize(struct bpe *b, uint64_t cap)
 {
     struct bpe_merge *old = b->merge;
@@ -39,7 +43,7 @@ static int grow(struct bpe *b) { return resize(b, b->merge ? (b->mask + 1) * 2 :
 static int reserve(struct bpe *b, uint64_t n)
 {
     uint64_t cap = 4096;
-    while (n >= cap / 2)
+    while (n >= most_of(cap))
         cap *= 2;
     return resize(b, cap);
 }
@@ -95,7 +99,7 @@ static int add_merge(struct bpe *b, const struct vocab_key part[3], const uint32
             return err_set(e, ERR_VALIDATION,
                            "model.merges[%u]: token \"%.*s\" is not in the vocabulary", b->merges,
                            part[k].n < 60 ? (int)part[k].n : 60, part[k].s);
-    if ((!b->merge || b->merges >= b->mask / 2) && grow(b) != 0)
+    if ((!b->merge || b->merges >= most_of(b->mask + 1)) && grow(b) != 0)
         return err_nomem(e);
     uint64_t pair = bpe_pair(id[LEFT], id[RIGHT]);
     b->merge[bpe_slot(b, pair)] = (struct bpe_merge){pair, b->merges++, id[JOINED]};

@@ -300,8 +300,8 @@ struct backend_ops {
     const char *(*describe)(struct device *d); /* one line for the log: cores, instruction sets */
     int (*memory)(struct device *d, uint64_t *free_bytes, uint64_t *total_bytes, struct err *e);
 
-    /* With so many rows a product takes several times as long as reading its weights, so that more
-     * rows may be computed in tiles of so many. NULL: it gains from any number of rows. */
+    /* Rows whose product takes several times as long as reading its weights: more rows may be
+     * computed in tiles of so many. NULL: it gains from any number of rows. */
     uint32_t (*tile_rows)(const struct device *d);
     /* Beside products with weights of this type keys and values may be rounded as those are. Then
      * heads are best filled up to this size, at least head_dim, and rounded to *kv. 0: rounding is
@@ -558,8 +558,10 @@ struct backend_ops {
 
     /* Writes what the bits of results depend on besides the model and its types: kind and order of
      * products, and of sums over the ranks of comm_open(). Devices with equal texts have equal
-     * results. Empty: those that all CPUs share. `rounds`: kv_desc.rounds of the model's caches. */
-    void (*arithmetic)(const struct device *d, bool rounds, char *out, size_t size);
+     * results. Empty: those that all CPUs share. `kv`, `rounds`: dtype and rounds of the kv_desc of
+     * the model's caches. */
+    void (*arithmetic)(const struct device *d, enum kv_dtype kv, bool rounds, char *out,
+                       size_t size);
 };
 
 extern const struct backend_ops backend_cpu;

@@ -1,6 +1,7 @@
 /* A decode step allocates nothing: engine, sampler, detokenizer, model and CPU backend, over the
  * bundled model. Every allocation of the process is counted between the end of the warm-up and the
- * last step but one; the first one that is found is printed with its callers. */
+ * last step but one; the first one that is found is printed with its callers. And the memory of a
+ * long prompt, in pages that the process has touched. */
 #include "common/tokenizer/tokenizer.h"
 #include "model-server/engine/engine.h"
 #include "tests/unit/test.h"
@@ -256,6 +257,66 @@ static void nor_with_recurrent_layers(void **state)
     }
 }
 
+/* ---------------------------------------------------------------- the pages of a prompt */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
+/* Bytes of anonymous memory that are resident. */
+static uint64_t resident(void)
+{
+    char line[256];
+    unsigned long long kib = 0;
+    FILE *f = fopen("/proc/self/smaps_rollup", "re");
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f) && sscanf(line, "Anonymous: %llu", &kib) != 1)
+        ;
+    fclose(f);
+    return kib * 1024;
+}
+
+/* A feed-forward that is wide beside the rest, as in large models: its rows are what a pass takes.
+ * They are for a tile, not for a pass. Beside them are rows of x, packed, at most as much as a
+ * third of them, the other rows of a pass, and parts of huge pages. */
+static void a_long_prompt_touches_the_rows_of_a_tile(void **state)
+{
+    enum { FFN = 8192, OTHERS = 8 << 20 };
+    struct err e = ERR_INIT;
+    struct rig r = {.ops = backend_find("cpu", &e)};
+    (void)state;
+    if (SANITIZED) {
+        TEST_SKIPPED(1, "the sanitizer's own memory");
+        return;
+    }
+    r.dev = r.ops->open(&(struct device_options){.threads = 2, .features = ~0ull}, &e);
+    const struct model_options m = {.ops = r.ops,
+                                    .dev = r.dev,
+                                    .comm = comm_solo(),
+                                    .dtype = -1,
+                                    .random_config =
+                                        "{\"model_type\":\"llama\",\"hidden_size\":256,"
+                                        "\"intermediate_size\":8192,\"num_hidden_layers\":2,"
+                                        "\"num_attention_heads\":4,\"num_key_value_heads\":2,"
+                                        "\"vocab_size\":512,\"max_position_embeddings\":256,"
+                                        "\"rms_norm_eps\":1e-5}"};
+    r.model = model_load("wide", &m, &e);
+    if (!r.model || model_kv_resize(r.model, MOST * 8, BLOCK, KV_BF16, &e))
+        fail_msg("%s", e.msg);
+    const uint64_t tile = (uint64_t)r.ops->tile_rows(r.dev) * 3 * FFN * sizeof(float);
+    model_steps(&r, 1, 0);
+    const uint64_t before = resident();
+    model_steps(&r, 120, 1);
+    const uint64_t grown = resident() - before;
+    if (grown > tile + tile / 3 + OTHERS)
+        fail_msg("a prompt of %u tokens touched %llu bytes more, of which a tile has %llu",
+                 MOST * 120, (unsigned long long)grown, (unsigned long long)tile);
+    model_free(r.model);
+    r.ops->close(r.dev);
+}
+
 /* Or the zeroes above would mean nothing. */
 static void what_allocates_is_counted(void **state)
 {
@@ -282,6 +343,7 @@ int main(void)
         cmocka_unit_test(a_decode_step_allocates_nothing),
         cmocka_unit_test(nor_with_integer_weights),
         cmocka_unit_test(nor_with_recurrent_layers),
+        cmocka_unit_test(a_long_prompt_touches_the_rows_of_a_tile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

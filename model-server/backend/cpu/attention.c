@@ -410,11 +410,7 @@ void cpu_attend(struct device *d, const struct attn_call *c)
                          .layer = c->layer,
                          .p = p};
     const enum kv_dtype type = c->kv->desc.dtype;
-    if (kv_dtype_in_bf16(type))
-        j.products = d->kv[c->kv->desc.rounds];
-    if (type != KV_BF16)
-        j.products.squares = 0;
-    j.products.quads &= type == KV_I4;
+    j.products = cpu_kv_products(d, type, c->kv->desc.rounds);
     j.mutual = p->mutual ? d->batch->mutual : NULL;
     j.group = p->n_heads / p->n_kv_heads;
     j.v_dim = kv_stream(c->kv, c->layer, true, 0)->dim;

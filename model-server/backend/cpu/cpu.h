@@ -178,6 +178,8 @@ uint32_t cpu_tile_rows(const struct device *d); /* backend_ops.tile_rows */
 /* backend_ops.head_size: with it, q and the weights of attention are rounded, too. */
 uint32_t cpu_head_size(const struct device *d, enum dtype weights, uint32_t head_dim,
                        enum kv_dtype *kv);
+/* Products of attention over a cache of this type; `rounds`: kv_desc.rounds. */
+struct kv_products cpu_kv_products(const struct device *d, enum kv_dtype type, bool rounds);
 /* Columns of kind_fp8 that share a scale: a power of two, which divides the columns that a product
  * takes at a time. */
 enum { BLOCK_LEAST = 32, BLOCK_MOST = 2048 };

@@ -79,16 +79,20 @@ static const char *products_of_f16(const struct device *d)
 }
 
 /* Products that round, and those of matrix units, have the order of their instructions; the others'
- * is the same on all CPUs (docs/decisions/invariance.md). */
-static void cpu_arithmetic(const struct device *d, bool rounds, char *out, size_t size)
+ * is the same on all CPUs (docs/decisions/invariance.md), also that of attention in integers. */
+static void cpu_arithmetic(const struct device *d, enum kv_dtype type, bool rounds, char *out,
+                           size_t size)
 {
-    const struct kv_products *kv = &d->kv[rounds], *exact = &d->kv[false];
-    const bool apart = kv->squares != exact->squares || kv->pairs != exact->pairs;
+    const struct kv_products kv = cpu_kv_products(d, type, rounds);
+    const struct kv_products exact = cpu_kv_products(d, type, false);
+    const bool halves = !kv.quads && (kv.squares != exact.squares || kv.pairs != exact.pairs);
     const char *bf16 = products_of_bf16(d), *f16 = products_of_f16(d);
-    out[0] = '\0';
-    if (apart || *bf16 || *f16)
-        snprintf(out, size, "%s%s%s%s", cpu_feature_names(d->features), bf16, f16,
-                 apart ? ", attention in bfloat16" : "");
+    const bool own = halves || *bf16 || *f16;
+    const char *attention = kv.quads ? "attention in integers"
+                            : halves ? "attention in bfloat16"
+                                     : "";
+    snprintf(out, size, "%s%s%s%s%s", own ? cpu_feature_names(d->features) : "", bf16, f16,
+             own && *attention ? ", " : "", attention);
 }
 
 static struct device *cpu_open(const struct device_options *o, struct err *e)

@@ -8,7 +8,7 @@
 #include "model-server/backend/slice.h"
 #include <string.h>
 
-enum { X_BYTES = 1 << 20 };      /* size of the rounded rows that are multiplied at a time */
+enum { X_BYTES = 3 << 19 };      /* size of the rounded rows that are multiplied at a time */
 enum { GRAIN_NUMBERS = 16384 };  /* rounded in a thread */
 enum { SQUARE_ROWS_LEAST = 32 }; /* fewer are as fast in tiles; the bits are the same */
 enum { WIDE_COLS = 4096 };       /* columns of a panel that are unpacked at a time */

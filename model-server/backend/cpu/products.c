@@ -4,6 +4,7 @@
  * and a shard that replaces another, must compute the same bits however busy the machine is.
  * Forms with the same bits are timed, with a block of a product that stays in the L1 cache. */
 #include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/cpu/kv_page.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -131,6 +132,18 @@ static void measure_squares(struct device *d, struct arena *a)
 uint32_t cpu_head_step(const struct device *d)
 {
     return d->kv[false].squares == 1 ? 32 : d->kv[false].pairs ? 1 : 0;
+}
+
+struct kv_products cpu_kv_products(const struct device *d, enum kv_dtype type, bool rounds)
+{
+    struct kv_products p = {0};
+    if (!kv_dtype_in_bf16(type))
+        return p;
+    p = d->kv[rounds];
+    p.squares = type == KV_BF16 ? p.squares : 0;
+    p.quads &= type == KV_I4;
+    p.pairs &= !p.quads;
+    return p;
 }
 
 /* More cores share a memory that is not as much faster. Matrix units are, several times. */

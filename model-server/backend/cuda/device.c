@@ -282,9 +282,10 @@ static struct device *cuda_open(const struct device_options *o, struct err *e)
 
 static const char *cuda_describe(struct device *d) { return d->describe; }
 
-static void cuda_arithmetic(const struct device *d, bool rounds, char *out, size_t size)
+static void cuda_arithmetic(const struct device *d, enum kv_dtype kv, bool rounds, char *out,
+                            size_t size)
 {
-    (void)rounds; /* attention does not depend on it */
+    (void)kv, (void)rounds; /* attention's kind does not depend on them */
     snprintf(out, size, "%s", d->arithmetic);
 }
 

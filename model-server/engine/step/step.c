@@ -39,8 +39,7 @@ void stepper_free(struct stepper *st)
     free(st->window_slots), free(st->hidden), free(st->hidden_ahead);
     free(st->given), free(st->axes), free(st->mutual), free(st->sees), free(st->sight);
     draws_free(&st->rows);
-    free(st->spans), free(st->logits), free(st->gen), free(st->top_id),
-        free(st->top_logprob);
+    free(st->spans), free(st->logits), free(st->gen), free(st->top_id), free(st->top_logprob);
     for (int i = 0; st->filter && i < st->threads; i++)
         filter_mem_free(&st->filter[i]);
     free(st->filter);
