@@ -4,6 +4,7 @@ of several workers, and shards have one thread, which none of them waits for whi
 
 import gc
 import os
+import signal
 import subprocess
 
 import pytest
@@ -18,6 +19,7 @@ gc.disable()  # while tests are imported and collected, nothing becomes garbage
 os.environ.setdefault("THREADS", "1")  # of each shard; tests of several threads say how many
 os.environ.setdefault("KV_CACHE_MEMORY", "4e7")  # bytes: 13,000 tokens of the demo model, 1,600 of one with 48 layers
 os.environ.setdefault("DRAFT_KV_CACHE_MEMORY", "4e7")
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # services inherit it: nohup ignores it, and tests send it
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of numpy in each worker: more of them wait in loops
 
 

@@ -4,7 +4,7 @@
 // fuzz-sources: common/tokenizer/*.c common/buf.c common/err.c common/json/json.c
 // fuzz-sources: common/json/reader.c common/arena.c common/json/exact.c common/utf8.c
 // fuzz-sources: common/model/model_file.c common/gguf/*.c common/tokenizer/vocab.c
-// common/file/file_map.c fuzz-sources: common/model/first_module.c
+// fuzz-sources: common/file/file_map.c common/model/first_module.c
 #include "common/tokenizer/tokenizer_impl.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 // fuzz-sources: common/file/file_stamp.c
 // fuzz-sources: common/vision/*.c common/json/json.c common/json/reader.c common/arena.c
 // fuzz-sources: common/err.c common/json/exact.c common/utf8.c common/buf.c
-// common/model/model_file.c fuzz-sources: common/gguf/*.c common/tokenizer/*.c
-// common/file/file_map.c fuzz-sources: model-server/encoder/family.c
-// model-server/encoder/family/*.c fuzz-sources: model-server/encoder/conv_s*.c
-// model-server/encoder/arrange.c fuzz-sources: model-server/model/arch.c
-// model-server/model/arch/*.c model-server/model/config/*.c fuzz-sources: model-server/model/rope.c
-// model-server/model/split.c fuzz-sources: common/model/first_module.c
+// fuzz-sources: common/model/model_file.c common/gguf/*.c common/tokenizer/*.c
+// fuzz-sources: common/file/file_map.c model-server/encoder/family.c
+// fuzz-sources: model-server/encoder/family/*.c model-server/encoder/conv_s*.c
+// fuzz-sources: model-server/encoder/arrange.c model-server/model/arch.c
+// fuzz-sources: model-server/model/arch/*.c model-server/model/config/*.c
+// fuzz-sources: model-server/model/rope.c model-server/model/split.c common/model/first_module.c
 #include "common/vision/vision.h"
 #include "model-server/encoder/arrange.h"
 #include <stdio.h>
