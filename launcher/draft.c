@@ -3,6 +3,7 @@
 #include "common/log/log.h"
 #include "launcher/plan/machine.h"
 #include "launcher/process/sweep.h"
+#include "launcher/restarts.h"
 
 /* Exponential backoff: a process that ends soon is restarted after twice the previous pause; a
  * longer-lived one at once. */
@@ -33,9 +34,8 @@ void draft_init(struct draft *d, const struct plan *base, struct child *child)
 static void try_again(struct draft *d)
 {
     bool soon = clock_ms() - d->started < SOON_MS;
-    d->pause_ms = !soon                             ? FIRST_PAUSE_MS
-                  : 2 * d->pause_ms < MOST_PAUSE_MS ? 2 * d->pause_ms
-                                                    : MOST_PAUSE_MS;
+    d->pause_ms =
+        soon ? restarts_pause(d->pause_ms, FIRST_PAUSE_MS, MOST_PAUSE_MS) : FIRST_PAUSE_MS;
     d->again = clock_ms() + (soon ? d->pause_ms : 0);
     LOG(LOG_WARN, "Draft model will be restarted", LOGI("in_ms", soon ? d->pause_ms : 0));
 }

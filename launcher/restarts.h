@@ -22,6 +22,12 @@ static inline bool restarts_left(struct restarts *r, const struct plan *p, int64
     return plan_restarts(p) && r->n < p->cfg->max_shard_restarts;
 }
 
+/* Exponential back-off: the pause after one of `pause` ms; 0: the first one. */
+static inline uint32_t restarts_pause(uint32_t pause, uint32_t first, uint32_t most)
+{
+    return !pause ? first : 2 * pause < most ? 2 * pause : most;
+}
+
 /* Counts a restart. Returns the pause before it, in ms: none after a loss, and an exponential
  * back-off after a load that failed by itself, because its files may be away for a moment (a
  * network file system, a volume that is replaced). `status`: of the child that ended; SIGKILL and
@@ -31,8 +37,7 @@ static inline uint32_t restarts_count(struct restarts *r, bool loading, int stat
     enum { FIRST_PAUSE_MS = 2000, MOST_PAUSE_MS = 30000 };
     const int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     const bool failed = loading && sig != SIGKILL && sig != SIGTERM;
-    const uint32_t twice = 2 * r->pause_ms < MOST_PAUSE_MS ? 2 * r->pause_ms : MOST_PAUSE_MS;
     r->n++;
-    return r->pause_ms = !failed ? 0 : r->pause_ms ? twice : FIRST_PAUSE_MS;
+    return r->pause_ms = failed ? restarts_pause(r->pause_ms, FIRST_PAUSE_MS, MOST_PAUSE_MS) : 0;
 }
 #endif

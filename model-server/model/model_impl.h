@@ -1,4 +1,4 @@
-/* model_impl.h - shared by model.c, model_cache.c, model_head.c and model_task.c. */
+/* model_impl.h - shared by model.c and the other model_*.c. */
 #ifndef MODEL_SERVER_MODEL_MODEL_IMPL_H
 #define MODEL_SERVER_MODEL_MODEL_IMPL_H
 #include "model-server/model/decoder.h"
@@ -25,4 +25,6 @@ int model_choose_task(struct model *m, const char *dir, const struct model_optio
 /* Of a model that does not generate, behind its decoder; dir and c NULL: random weights. */
 int model_load_head(struct model *m, const char *dir, const struct arch *a,
                     const struct checkpoint *c, const struct model_options *o, struct err *e);
+/* ERR_VALIDATION names the first feature of the model for which its backend has no operation. */
+int model_check_ops(const struct decoder *d, struct err *e);
 #endif

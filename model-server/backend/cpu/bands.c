@@ -58,8 +58,7 @@ static bool all_numbers(const struct mat_desc *m)
  * columns are together. */
 bool cpu_bands_fit(const struct weight *w)
 {
-    return w->kind == &kind_plain && !w->squares && !(w->half && w->dtype == DT_F16) &&
-           w->cols % 2 == 0;
+    return w->kind == &kind_plain && !w->squares && !has_row_units(w) && w->cols % 2 == 0;
 }
 
 int cpu_bands_find(struct weight *w, const struct mat_desc *m, struct err *e)

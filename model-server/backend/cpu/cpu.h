@@ -187,6 +187,8 @@ static inline bool block_fits(uint32_t block)
 {
     return block >= BLOCK_LEAST && block <= BLOCK_MOST && !(block & (block - 1));
 }
+/* True for float16 in pairs, whose rows of x have a factor: f16_unit(). */
+static inline bool has_row_units(const struct weight *w) { return w->half && w->dtype == DT_F16; }
 /* True for 8 bits with a scale for each row, which multiplies the sums at the end. */
 static inline bool has_row_scales(const struct weight *w)
 {

@@ -315,12 +315,10 @@ static uint32_t row_blocks(const struct float_product *p)
     const uint32_t threads = (uint32_t)pool_threads(p->d->pool);
     const size_t tile = (size_t)packed_cols(p->w, p->w->cols) * TILE_ROWS * sizeof(float);
     const size_t fit = THREAD_SCRATCH / tile, most = fit < BLOCK_TILES ? fit : BLOCK_TILES;
-    const bool factors = p->w->half && p->w->dtype == DT_F16; /* of rows, found before packing */
-    if (p->w->kind->widen || factors || p->w->bytes > LINEAR_MOST_BYTES || most < LEAST_TILES ||
-        p->n_tiles < threads * LEAST_TILES)
-        return 0;
-    const uint32_t each = (uint32_t)((p->n_tiles + threads * most - 1) / (threads * most));
-    return threads * each;
+    if (p->w->kind->widen || has_row_units(p->w) || p->w->bytes > LINEAR_MOST_BYTES ||
+        most < LEAST_TILES || p->n_tiles < threads * LEAST_TILES)
+        return 0; /* units of rows are found before packing */
+    return linear_blocks(threads, p->n_tiles, (uint32_t)most);
 }
 
 /* Items are blocks of rows: x of one is packed into memory that stays in the L2 cache. */
@@ -369,7 +367,7 @@ static void multiply(struct float_product *p)
         p->packed = cpu_scratch(p->d, SCRATCH_PACK, (packed + p->rows) * sizeof(float));
         if (!p->packed)
             return;
-        if (w->half && w->dtype == DT_F16) {
+        if (has_row_units(w)) {
             p->units = p->packed + packed;
             pool_run(pool, find_units, p, p->rows, alone_rows(w));
         }
@@ -469,7 +467,7 @@ static void head_tile(const struct heads_job *j, int thread, uint32_t head, uint
     const struct slice part = slice_of(j->rows, tile, j->tiles);
     const uint32_t first = part.first, rows = part.n;
     float *packed = (float *)(void *)cpu_thread_scratch(j->d, thread);
-    const bool f16 = w->half && w->dtype == DT_F16;
+    const bool f16 = has_row_units(w);
     const float *src[TILE_ROWS];
     float units[TILE_ROWS];
     for (uint32_t r = 0; f16 && r < rows; r++)

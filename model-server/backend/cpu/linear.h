@@ -38,6 +38,12 @@ static inline uint32_t packed_cols(const struct weight *w, uint32_t cols)
     return w->half ? (cols + 1) / 2 : cols;
 }
 
+/* Blocks of at most `most` tiles each, the same number for every thread. */
+static inline uint32_t linear_blocks(uint32_t threads, uint32_t tiles, uint32_t most)
+{
+    return threads * ((tiles + threads * most - 1) / (threads * most));
+}
+
 /* Packs x of all tiles. */
 void linear_pack(struct float_product *p);
 /* Columns [b->k, b->k + b->cols) of panels [begin, end): y has their sums, or from the second

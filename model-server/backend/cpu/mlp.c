@@ -48,8 +48,7 @@ static bool choose_sizes(struct mlp_job *j)
     for (j->cols = MOST_COLS; j->cols >= LEAST_COLS; j->cols /= 2)
         for (j->tiles = MOST_TILES; j->tiles >= LEAST_TILES; j->tiles--)
             if (fits(j)) {
-                const uint32_t each = (tiles + threads * j->tiles - 1) / (threads * j->tiles);
-                j->n_blocks = threads * each;
+                j->n_blocks = linear_blocks(threads, tiles, j->tiles);
                 return true;
             }
     return false;
@@ -58,7 +57,7 @@ static bool choose_sizes(struct mlp_job *j)
 /* True for numbers in fp32 or in pairs of bfloat16, whose panels have all columns. */
 static bool in_tiles(const struct weight *w)
 {
-    return w->kind == &kind_plain && !w->squares && !w->from && !(w->half && w->dtype == DT_F16);
+    return w->kind == &kind_plain && !w->squares && !w->from && !has_row_units(w);
 }
 
 static struct float_product product_of(const struct mlp_job *j, const struct weight *w,

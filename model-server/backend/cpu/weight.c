@@ -133,7 +133,7 @@ static void pack_panels(void *arg, int thread, size_t begin, size_t end)
         else
             w->kind->pack(job->d, thread, w, panel, (int)(i % LANES), &cut, row);
     }
-    if (w->dtype == DT_F16 && w->half)
+    if (has_row_units(w))
         note_top(job, begin, end);
 }
 
