@@ -126,12 +126,16 @@ class Launch:
             assert time.time() < end, f"{name} never appeared"
             time.sleep(0.02)
 
-    def up(self) -> None:
-        """Until all shards are ready, and the router is there."""
-        while "All shards ready" not in self.out:
+    def until(self, text: str) -> None:
+        """Reads the log up to the line that has this text."""
+        while text not in self.out:
             line = self.p.stdout.readline()
             assert line, self.out
             self.out += line
+
+    def up(self) -> None:
+        """Until all shards are ready, and the router is there."""
+        self.until("All shards ready")
         self.wait_for("router.up")
 
     def let_crash(self) -> None:
@@ -282,8 +286,7 @@ def test_a_router_that_is_stopped_is_continued(launch):
     s = launch()
     s.up()
     os.kill(s.said("router")["pid"], signal.SIGSTOP)
-    while "continuing a stopped process" not in s.out:
-        s.out += s.p.stdout.readline()
+    s.until("continuing a stopped process")
     s.p.terminate()
     out = s.end()
     assert s.p.returncode == 0 and "killing" not in out
@@ -299,8 +302,7 @@ def test_a_child_that_is_continued_in_time_goes_on(launch):
         time.sleep(0.01)
     for who in (pid, s.p.pid):
         os.kill(who, signal.SIGCONT)
-    while "continued" not in s.out:
-        s.out += s.p.stdout.readline()
+    s.until("continued")
     s.p.terminate()
     out = s.end()
     assert s.p.returncode == 0 and "frozen" not in out
